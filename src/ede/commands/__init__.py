@@ -1,0 +1,1 @@
+"""One module a command: each has ``main(arguments: list[str]) -> int``."""
