@@ -1,0 +1,274 @@
+"""The parts a method is composed of: what its outputs mean, how it is trained and how strongly it explores.
+
+A part is a frozen dataclass. Its numbers are filled in from the run's settings by ``filled``: ``reads`` says which
+field comes from which setting, so that a setting no part reads can be refused.
+
+Axis letters: M members, B batch, A actions, N quantiles or atoms, K lanes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import exp
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from ede import losses
+from ede.explore import NOTHING, Reads, equalized, reads
+from ede.returns import ReturnDistribution
+
+Some = TypeVar("Some")
+
+
+def filled(part: Some, settings: Any) -> Some:
+    """The part with its numbers taken from the settings."""
+    numbers = {field: getattr(settings, name) for field, name in part.reads.items()}  # type: ignore[attr-defined]
+    return replace(part, **numbers) if numbers else part  # type: ignore[type-var]
+
+
+# ---- heads: what the network's outputs mean ---------------------------------------------------------------------
+
+
+class Head(Protocol):
+    reads: ClassVar[Reads]
+    equations: ClassVar[str]
+
+    @property
+    def outputs(self) -> int:
+        """Outputs N for each action."""
+        ...
+
+    def returns(self, raw_MBAN: Tensor, unbiased: bool) -> ReturnDistribution: ...
+
+    def loss(self, raw_MBN: Tensor, target_MBN: Tensor, p_MBN: Tensor | None) -> Tensor:
+        """[M, B]: the loss of the taken actions' outputs towards target returns (with weights, if any)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One expected value an action; the Huber loss of DQN."""
+
+    reads: ClassVar[Reads] = reads(kappa="kappa")
+    equations: ClassVar[str] = "smooth L1 of DQN (paper, section 2; authors' code)"
+    kappa: float = 1.0
+
+    @property
+    def outputs(self) -> int:
+        return 1
+
+    def returns(self, raw_MBAN: Tensor, unbiased: bool) -> ReturnDistribution:
+        return ReturnDistribution(raw_MBAN, unbiased=unbiased)
+
+    def loss(self, raw_MBN: Tensor, target_MBN: Tensor, p_MBN: Tensor | None) -> Tensor:
+        return losses.huber(raw_MBN, target_MBN, self.kappa).sum(-1)
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """N quantiles an action; the quantile Huber loss of QR-DQN."""
+
+    reads: ClassVar[Reads] = reads(quantiles="quantiles", kappa="kappa")
+    equations: ClassVar[str] = "quantile Huber loss (paper, appendix on QR-DQN, equations 6 and 7)"
+    quantiles: int = 200
+    kappa: float = 1.0
+
+    @property
+    def outputs(self) -> int:
+        return self.quantiles
+
+    def returns(self, raw_MBAN: Tensor, unbiased: bool) -> ReturnDistribution:
+        return ReturnDistribution(raw_MBAN, unbiased=unbiased)
+
+    def loss(self, raw_MBN: Tensor, target_MBN: Tensor, p_MBN: Tensor | None) -> Tensor:
+        return losses.quantile_huber(raw_MBN, target_MBN, self.kappa)
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """Probabilities of fixed atoms; the projected cross-entropy of C51."""
+
+    reads: ClassVar[Reads] = reads(atoms="atoms", v_min="v_min", v_max="v_max")
+    equations: ClassVar[str] = "projected cross-entropy (Bellemare et al. 2017)"
+    atoms: int = 51
+    v_min: float = -10.0
+    v_max: float = 10.0
+
+    @property
+    def outputs(self) -> int:
+        return self.atoms
+
+    def support(self, like: Tensor) -> Tensor:
+        return torch.linspace(self.v_min, self.v_max, self.atoms, dtype=like.dtype, device=like.device)
+
+    def returns(self, raw_MBAN: Tensor, unbiased: bool) -> ReturnDistribution:
+        p_MBAN = raw_MBAN.softmax(-1)
+        return ReturnDistribution(self.support(raw_MBAN).expand(p_MBAN.shape), p_MBAN)
+
+    def loss(self, raw_MBN: Tensor, target_MBN: Tensor, p_MBN: Tensor | None) -> Tensor:
+        assert p_MBN is not None
+        projected_MBN = losses.categorical_projection(self.support(raw_MBN), target_MBN, p_MBN)
+        return losses.categorical_cross_entropy(raw_MBN, projected_MBN)
+
+
+# ---- how it is trained ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Single:
+    """One head."""
+
+    reads: ClassVar[Reads] = NOTHING
+    members: ClassVar[int] = 1
+    unbiased: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """M heads on one encoder, each trained on its own minibatches from its own initial weights."""
+
+    reads: ClassVar[Reads] = reads(members="members", unbiased="unbiased_variance")
+    members: int = 5
+    unbiased: bool = False
+
+
+@dataclass(frozen=True)
+class Target:
+    """Whose quantiles at whose greedy action a member learns from."""
+
+    mean: bool = False
+    """The mean of all members' target quantiles, and not the member's own."""
+    double: bool = False
+    """The online network chooses the action that the target network judges."""
+
+
+@dataclass(frozen=True)
+class OneMember:
+    """One member, drawn at random at each update, trains the encoder (paper, algorithm 3)."""
+
+
+@dataclass(frozen=True)
+class AllMembers:
+    """Every member trains the encoder."""
+
+    normalised: bool = False
+    """Divide the gradient that enters the encoder by M (Osband et al. 2016)."""
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """NoisyNet layers in the heads (Fortunato et al. 2017)."""
+
+    reads: ClassVar[Reads] = reads(sigma0="sigma0")
+    sigma0: float = 0.5
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A pull of the heads towards their initial weights: randomised MAP sampling (Clements et al. 2019)."""
+
+    reads: ClassVar[Reads] = reads(strength="anchor")
+    strength: float = 1e-4
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Every stored transition is as likely as any other."""
+
+    reads: ClassVar[Reads] = NOTHING
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A transition trains only the members that its own random mask names: the bootstrap."""
+
+    reads: ClassVar[Reads] = reads(probability="mask_probability")
+    probability: float = 0.5
+
+
+@dataclass(frozen=True)
+class Prioritized:
+    """Transitions drawn in proportion to their last loss (Schaul et al. 2015)."""
+
+    reads: ClassVar[Reads] = reads(alpha="priority_alpha", beta="priority_beta")
+    alpha: float = 0.5
+    beta: float = 0.4
+
+
+# ---- how strongly a lane explores -------------------------------------------------------------------------------
+
+
+class Coefficient(Protocol):
+    reads: ClassVar[Reads]
+    equations: ClassVar[str]
+
+    def of_lanes(self, lanes: int, vector_step: int) -> Tensor:
+        """[K]: the coefficient of each lane after so many steps of all lanes."""
+        ...
+
+
+@dataclass(frozen=True)
+class Zero:
+    """No coefficient: the explorer needs none."""
+
+    reads: ClassVar[Reads] = NOTHING
+    equations: ClassVar[str] = "–"
+
+    def of_lanes(self, lanes: int, vector_step: int) -> Tensor:
+        return torch.zeros(lanes)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same φ in every lane, at all times."""
+
+    reads: ClassVar[Reads] = reads(value="phi")
+    equations: ClassVar[str] = "φ (equations 3 and 4)"
+    value: float = 30.0
+
+    def of_lanes(self, lanes: int, vector_step: int) -> Tensor:
+        return torch.full((lanes,), self.value)
+
+
+@dataclass(frozen=True)
+class Decay:
+    """ε(t) = min(ε_final + (1 − ε_final)·exp(−(t − start)/length), 1), t in vector steps (paper, appendix)."""
+
+    reads: ClassVar[Reads] = reads(final="epsilon_final", start="epsilon_start", length="epsilon_decay")
+    equations: ClassVar[str] = "ε(t) of the paper's appendix on points of comparison"
+    final: float = 0.1
+    start: int = 2_000
+    length: int = 8_000
+
+    def of_lanes(self, lanes: int, vector_step: int) -> Tensor:
+        fallen = min(exp(-(vector_step - self.start) / self.length), 1.0)
+        return torch.full((lanes,), self.final + (1 - self.final) * fallen)
+
+
+@dataclass(frozen=True)
+class Equalized:
+    """φ λ^(1 + α k/(K−1)): temporally equalized exploration, each lane its own strength."""
+
+    reads: ClassVar[Reads] = reads(phi="phi", base="tee_lambda", alpha="tee_alpha")
+    equations: ClassVar[str] = "φ λ^(1 + α k/(K−1)) (equation 5)"
+    phi: float = 30.0
+    base: float = 0.6
+    alpha: float = 7.0
+
+    def of_lanes(self, lanes: int, vector_step: int) -> Tensor:
+        return self.phi * equalized(lanes, self.base, self.alpha)
+
+
+@dataclass(frozen=True)
+class EqualizedEpsilon:
+    """ε_k = λ^(1 + α k/(K−1)), constant over time: TEE for ε-greedy."""
+
+    reads: ClassVar[Reads] = reads(base="tee_lambda", alpha="tee_alpha")
+    equations: ClassVar[str] = "ε_k = λ^(1 + α k/(K−1)) (paper, appendix on points of comparison)"
+    base: float = 0.6
+    alpha: float = 7.0
+
+    def of_lanes(self, lanes: int, vector_step: int) -> Tensor:
+        return equalized(lanes, self.base, self.alpha)
