@@ -1,0 +1,52 @@
+"""``ede paper``: a figure or table of the paper by name, ours beside theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from ede.cli import parse
+from ede.errors import EdeError
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Draw a figure or table of the paper; every number is marked published, measured here or not yet.
+
+    `ede paper --list` shows every item with a sentence.
+    """
+
+    item: Annotated[str, tyro.conf.Positional] = ""
+    """The figure or table to draw."""
+    out: Path | None = None
+    """Folder for PDF, PNG and CSV; `paper/ITEM` when not given."""
+    preset: Literal["laptop", "paper"] = "laptop"
+    """`laptop` draws what can be had here; `paper` prints the published plan for a cluster."""
+    runs: tuple[Path, ...] = ()
+    """Run folders, or folders that hold them."""
+    seed: int = 0
+    """Seed of bootstrap draws and simulations."""
+
+
+def main(arguments: list[str]) -> int:
+    from ede.paper import find, items
+    from ede.paper.item import Request
+
+    if arguments == ["--list"]:
+        known = items()
+        width = max(map(len, known))
+        for item in known.values():
+            print(f"{item.name:<{width}}  {item.sentence}")
+        return 0
+    settings = parse(Paper, "paper", arguments)
+    if not settings.item:
+        raise EdeError("Name a figure or table of the paper; `ede paper --list` shows them all.")
+    out = settings.out or Path("paper") / settings.item
+    find(settings.item).draw(Request(out=out, preset=settings.preset, seed=settings.seed, runs=settings.runs))
+    written = sorted(path.name for path in out.glob("*")) if out.is_dir() else []
+    if written:
+        print(f"In {out}: {', '.join(written)}")
+    return 0
