@@ -124,7 +124,7 @@ class Learner:
 
     @torch.no_grad()
     def targets(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """[M, B, N]: r + discount · z of the greedy next action (equation 6), and the weights of atoms, if any."""
+        """[M, B, N]: r + discount · z of the greedy next action (equation 15), and the weights of atoms, if any."""
         rule = self.method.target
         members, size = batch.action_MB.shape
         next_obs, context = batch.next_obs_MB.flatten(0, 1), batch.context_MB.flatten(0, 1)

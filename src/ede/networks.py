@@ -19,9 +19,12 @@ TASK_EMBEDDING = 64
 """Size of the context embedding (paper, appendix on partial observability)."""
 
 
-def as_planes(obs: Tensor) -> Tensor:
-    """[B, H, W, C] bytes to [B, C, H, W] floats in [0, 1], without a copy of the layout (channels last)."""
-    return obs.permute(0, 3, 1, 2).to(torch.get_default_dtype()) / 255
+def as_planes(obs: Tensor, like: Tensor) -> Tensor:
+    """[B, H, W, C] bytes to [B, C, H, W] floats in [0, 1], in the type of the weights that read them.
+
+    Without a copy of the layout (channels last).
+    """
+    return obs.permute(0, 3, 1, 2).to(like.dtype) / 255
 
 
 class ResidualBlock(nn.Module):
@@ -57,7 +60,8 @@ class Impala(nn.Module):
         self.stages = nn.Sequential(*map(ImpalaStage, channels[:-1], channels[1:]))
 
     def forward(self, obs: Tensor) -> Tensor:
-        return F.relu(self.stages(as_planes(obs))).flatten(1)
+        planes = as_planes(obs, like=next(self.parameters()))
+        return F.relu(self.stages(planes)).flatten(1)
 
 
 class Convolutions(nn.Module):
@@ -73,7 +77,7 @@ class Convolutions(nn.Module):
         self.convolutions = nn.ModuleList(convolutions)
 
     def forward(self, obs: Tensor) -> Tensor:
-        x = as_planes(obs)
+        x = as_planes(obs, like=next(self.parameters()))
         for convolution in self.convolutions:
             x = F.relu(convolution(x))
         return x.flatten(1)

@@ -71,7 +71,7 @@ class Quantile:
     """N quantiles an action; the quantile Huber loss of QR-DQN."""
 
     reads: ClassVar[Reads] = reads(quantiles="quantiles", kappa="kappa")
-    equations: ClassVar[str] = "quantile Huber loss (paper, appendix on QR-DQN, equations 6 and 7)"
+    equations: ClassVar[str] = "quantile Huber loss (equation 16) towards the target of equation 15"
     quantiles: int = 200
     kappa: float = 1.0
 
@@ -243,7 +243,7 @@ class Decay:
     length: int = 8_000
 
     def of_lanes(self, lanes: int, vector_step: int) -> Tensor:
-        fallen = min(exp(-(vector_step - self.start) / self.length), 1.0)
+        fallen = exp(-max(vector_step - self.start, 0) / self.length)
         return torch.full((lanes,), self.final + (1 - self.final) * fallen)
 
 
