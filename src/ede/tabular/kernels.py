@@ -1,0 +1,321 @@
+"""The four learners, compiled: one call trains a batch of trials of one cell of the study.
+
+``plain.py`` says the same in plain Python and the tests hold the two to the same bits, so the code here
+is free to be shaped for speed. Kernels release the interpreter lock, so that threads run in parallel, and
+each trial owns its random streams, so that its result does not depend on which thread ran it.
+
+Axis letters: T trials, C checkpoints, S states, A actions; pair 2 is (training, test).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ede.errors import EdeError
+from ede.tabular.worlds import Rules
+
+try:
+    from numba import njit
+except ModuleNotFoundError as missing:
+    raise EdeError("The tabular study needs numba: pip install 'ede[tabular]'.") from missing
+
+Array = npt.NDArray[Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function) -> Function:
+    """Machine code, cached on disk, that runs without the interpreter lock."""
+    return cast(Function, njit(cache=True, nogil=True)(function))
+
+
+TRACE_DECAY = 0.9
+"""λ of Sarsa(λ) (paper, Appendix C)."""
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_11, _27, _30, _31 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31)
+_UNIT = 2.0**-53
+
+
+@compiled
+def uniform(stream: Array) -> float:
+    """The next number of a SplitMix64 stream (Steele, Lea and Flood 2014) in [0, 1), with 53 random bits."""
+    stream[0] += _GOLDEN
+    z = stream[0]
+    z = (z ^ (z >> _30)) * _MIX_1
+    z = (z ^ (z >> _27)) * _MIX_2
+    z ^= z >> _31
+    return float(z >> _11) * _UNIT
+
+
+@compiled
+def best_action(value_A: Array, stream: Array) -> int:
+    """The action of highest value; ties are broken at random, and only a tie draws a number."""
+    best, ties = 0, 1
+    for action in range(1, value_A.shape[0]):
+        if value_A[action] > value_A[best]:
+            best, ties = action, 1
+        elif value_A[action] == value_A[best]:
+            ties += 1
+    if ties == 1:
+        return best
+    skip = int(uniform(stream) * ties)
+    for action in range(best, value_A.shape[0]):
+        if value_A[action] == value_A[best]:
+            if skip == 0:
+                return action
+            skip -= 1
+    return best
+
+
+@compiled
+def egreedy_action(value_A: Array, epsilon: float, stream: Array) -> int:
+    """A uniformly random action with probability ε, else the best one."""
+    if uniform(stream) < epsilon:
+        return int(uniform(stream) * value_A.shape[0])
+    return best_action(value_A, stream)
+
+
+@compiled
+def greedy_return(rules: Rules, value_SA: Array, start: int, wind: float, stream: Array) -> float:
+    """Undiscounted return of one episode that follows the highest value.
+
+    Without wind, a walk that takes more steps than there are states without drawing a number has
+    closed a loop and will be cut: it is not walked to the end.
+    """
+    state, quiet = start, 0
+    for step in range(rules.limit):
+        before = stream[0]
+        state = rules.next_SA[state, best_action(value_SA[state], stream)]
+        if wind > 0.0 and uniform(stream) < wind:
+            state = rules.blown_S[state]
+        if state == rules.goal:
+            return rules.step_reward * step + rules.goal_reward
+        quiet = quiet + 1 if stream[0] == before else 0
+        if quiet > value_SA.shape[0]:
+            break
+    return rules.step_reward * rules.limit
+
+
+@compiled
+def record(
+    rules: Rules,
+    value_SA: Array,
+    count_SA: Array,
+    stream: Array,
+    checkpoint: int,
+    return_C2: Array,
+    value_CSA: Array,
+    count_CSA: Array,
+) -> None:
+    """One greedy episode in training and in test; values and counts too where the caller gave room for them."""
+    return_C2[checkpoint, 0] = greedy_return(rules, value_SA, rules.start, 0.0, stream)
+    return_C2[checkpoint, 1] = greedy_return(rules, value_SA, rules.test_start, rules.test_wind, stream)
+    if value_CSA.shape[0] > 0:
+        value_CSA[checkpoint] = value_SA
+        count_CSA[checkpoint] = count_SA
+
+
+@compiled
+def egreedy_trial(
+    rules: Rules,
+    epsilon: float,
+    rate: float,
+    checkpoint_C: Array,
+    streams_21: Array,
+    return_C2: Array,
+    value_CSA: Array,
+    count_CSA: Array,
+) -> None:
+    """Q-learning that explores with ε-greedy."""
+    explore, judge = streams_21[0], streams_21[1]
+    q_SA = np.zeros(rules.next_SA.shape)
+    count_SA = np.zeros(rules.next_SA.shape, np.int64)
+    checkpoint = 0
+    for episode in range(1, checkpoint_C[-1] + 1):
+        alpha = rate / math.sqrt(episode)
+        state = rules.start
+        for _ in range(rules.limit):
+            action = egreedy_action(q_SA[state], epsilon, explore)
+            count_SA[state, action] += 1
+            after = rules.next_SA[state, action]
+            if after == rules.goal:
+                q_SA[state, action] += alpha * (rules.goal_reward - q_SA[state, action])
+                break
+            target = rules.step_reward + rules.discount * q_SA[after].max()
+            q_SA[state, action] += alpha * (target - q_SA[state, action])
+            state = after
+        if episode == checkpoint_C[checkpoint]:
+            record(rules, q_SA, count_SA, judge, checkpoint, return_C2, value_CSA, count_CSA)
+            checkpoint += 1
+
+
+@compiled
+def ucb_trial(
+    rules: Rules,
+    coefficient: float,
+    rate: float,
+    checkpoint_C: Array,
+    streams_21: Array,
+    return_C2: Array,
+    value_CSA: Array,
+    count_CSA: Array,
+) -> None:
+    """Q-learning that takes argmax Q + c √(log t / N), t counting steps; an untried action comes first."""
+    explore, judge = streams_21[0], streams_21[1]
+    q_SA = np.zeros(rules.next_SA.shape)
+    count_SA = np.zeros(rules.next_SA.shape, np.int64)
+    score_A = np.zeros(q_SA.shape[1])
+    time, checkpoint = 0, 0
+    for episode in range(1, checkpoint_C[-1] + 1):
+        alpha = rate / math.sqrt(episode)
+        state = rules.start
+        for _ in range(rules.limit):
+            time += 1
+            log_time = math.log(time)
+            for action in range(score_A.shape[0]):
+                visits = count_SA[state, action]
+                if visits == 0:
+                    score_A[action] = math.inf
+                else:
+                    score_A[action] = q_SA[state, action] + coefficient * math.sqrt(log_time / visits)
+            action = best_action(score_A, explore)
+            count_SA[state, action] += 1
+            after = rules.next_SA[state, action]
+            if after == rules.goal:
+                q_SA[state, action] += alpha * (rules.goal_reward - q_SA[state, action])
+                break
+            target = rules.step_reward + rules.discount * q_SA[after].max()
+            q_SA[state, action] += alpha * (target - q_SA[state, action])
+            state = after
+        if episode == checkpoint_C[checkpoint]:
+            record(rules, q_SA, count_SA, judge, checkpoint, return_C2, value_CSA, count_CSA)
+            checkpoint += 1
+
+
+@compiled
+def sarsa_trial(
+    rules: Rules,
+    epsilon: float,
+    rate: float,
+    checkpoint_C: Array,
+    streams_21: Array,
+    return_C2: Array,
+    value_CSA: Array,
+    count_CSA: Array,
+) -> None:
+    """Sarsa(λ) with ε-greedy and accumulating traces (Sutton and Barto 2018, 12.7)."""
+    explore, judge = streams_21[0], streams_21[1]
+    q_SA = np.zeros(rules.next_SA.shape)
+    count_SA = np.zeros(rules.next_SA.shape, np.int64)
+    trace_SA = np.zeros(rules.next_SA.shape)
+    states, actions = q_SA.shape
+    checkpoint = 0
+    for episode in range(1, checkpoint_C[-1] + 1):
+        alpha = rate / math.sqrt(episode)
+        trace_SA[:] = 0.0
+        state = rules.start
+        action = egreedy_action(q_SA[state], epsilon, explore)
+        for _ in range(rules.limit):
+            count_SA[state, action] += 1
+            after = rules.next_SA[state, action]
+            ended = after == rules.goal
+            next_action = 0
+            if ended:
+                error = rules.goal_reward - q_SA[state, action]
+            else:
+                next_action = egreedy_action(q_SA[after], epsilon, explore)
+                error = rules.step_reward + rules.discount * q_SA[after, next_action] - q_SA[state, action]
+            trace_SA[state, action] += 1.0
+            for s in range(states):
+                for a in range(actions):
+                    q_SA[s, a] += alpha * error * trace_SA[s, a]
+                    trace_SA[s, a] *= rules.discount * TRACE_DECAY
+            if ended:
+                break
+            state, action = after, next_action
+        if episode == checkpoint_C[checkpoint]:
+            record(rules, q_SA, count_SA, judge, checkpoint, return_C2, value_CSA, count_CSA)
+            checkpoint += 1
+
+
+@compiled
+def pg_trial(
+    rules: Rules,
+    beta: float,
+    rate: float,
+    checkpoint_C: Array,
+    streams_21: Array,
+    return_C2: Array,
+    value_CSA: Array,
+    count_CSA: Array,
+) -> None:
+    """Policy gradient with a softmax policy, one trajectory an episode, entropy summed over its states."""
+    explore, judge = streams_21[0], streams_21[1]
+    logit_SA = np.zeros(rules.next_SA.shape)
+    count_SA = np.zeros(rules.next_SA.shape, np.int64)
+    states, actions = logit_SA.shape
+    policy_SA = np.zeros((states, actions))
+    visit_S = np.zeros(states, np.int64)
+    gain_S = np.zeros(states)
+    gain_SA = np.zeros((states, actions))
+    path = np.zeros((rules.limit, 2), np.int64)
+    checkpoint = 0
+    for episode in range(1, checkpoint_C[-1] + 1):
+        alpha = rate / math.sqrt(episode)
+        state, length, reward = rules.start, 0, rules.step_reward
+        visit_S[:] = 0
+        while length < rules.limit:
+            if visit_S[state] == 0:
+                highest = logit_SA[state].max()
+                total = 0.0
+                for a in range(actions):
+                    policy_SA[state, a] = math.exp(logit_SA[state, a] - highest)
+                    total += policy_SA[state, a]
+                for a in range(actions):
+                    policy_SA[state, a] /= total
+            visit_S[state] += 1
+            left = uniform(explore)
+            action = 0
+            while action < actions - 1:
+                left -= policy_SA[state, action]
+                if left < 0.0:
+                    break
+                action += 1
+            count_SA[state, action] += 1
+            path[length, 0], path[length, 1] = state, action
+            length += 1
+            state = rules.next_SA[state, action]
+            if state == rules.goal:
+                reward = rules.goal_reward
+                break
+        gain_S[:] = 0.0
+        gain_SA[:] = 0.0
+        gain = 0.0
+        for step in range(length - 1, -1, -1):
+            gain = reward + rules.discount * gain
+            reward = rules.step_reward
+            gain_S[path[step, 0]] += gain
+            gain_SA[path[step, 0], path[step, 1]] += gain
+        for s in range(states):
+            if visit_S[s] == 0:
+                continue
+            entropy = 0.0
+            for a in range(actions):
+                if policy_SA[s, a] > 0.0:
+                    entropy -= policy_SA[s, a] * math.log(policy_SA[s, a])
+            for a in range(actions):
+                chance = policy_SA[s, a]
+                step_up = gain_SA[s, a] - chance * gain_S[s]
+                if chance > 0.0:
+                    step_up -= beta * visit_S[s] * chance * (math.log(chance) + entropy)
+                logit_SA[s, a] += alpha * step_up
+        if episode == checkpoint_C[checkpoint]:
+            record(rules, logit_SA, count_SA, judge, checkpoint, return_C2, value_CSA, count_CSA)
+            checkpoint += 1
