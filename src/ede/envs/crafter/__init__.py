@@ -1,0 +1,61 @@
+"""Crafter: survival in a 64×64 world, with 22 achievements (Hafner, 2022), by the ``crafter`` package.
+
+``make`` is the door. ``plain_env`` in ``package`` is the package's own environment, the specification that
+the faster ``Game`` is held against bit by bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ede.contexts import Contexts
+from ede.envs.contract import Lanes
+from ede.envs.crafter.score import ACHIEVEMENTS, score, success_rates
+from ede.envs.procgen import available_memory
+from ede.errors import EdeError
+
+__all__ = ["ACHIEVEMENTS", "OBSERVATIONS", "make", "score", "success_rates"]
+
+OBSERVATIONS = ("rgb", "grey84")
+"""The package's 64×64 RGB, or the paper's 84×84 grey."""
+
+TIME_LIMIT = 10_000
+"""Steps after which the package cuts an episode."""
+
+_BYTES_A_LANE = 400_000
+
+
+def make(
+    name: str = "",
+    *,
+    lanes: int = 1,
+    contexts: Contexts | None = None,
+    seed: int = 0,
+    observation: str = "rgb",
+    time_limit: int = TIME_LIMIT,
+    **unknown: Any,
+) -> Lanes:
+    """Make lanes of Crafter. A context seeds an episode's world and everything random in it."""
+    if name:
+        raise EdeError(f"crafter takes no name: write 'crafter', not 'crafter/{name}'.")
+    if unknown:
+        raise EdeError(f"Crafter has no option '{next(iter(unknown))}'; it has observation and time_limit.")
+    if observation not in OBSERVATIONS:
+        raise EdeError(f"Crafter's observation is one of {', '.join(OBSERVATIONS)}; got '{observation}'.")
+    if time_limit < 1:
+        raise EdeError(f"Crafter's time_limit must be at least 1; got {time_limit}.")
+    available = available_memory()
+    if lanes * _BYTES_A_LANE > available:
+        raise EdeError(
+            f"{lanes} lanes of crafter need about {lanes * _BYTES_A_LANE / 2**30:.1f} GiB and "
+            f"{available / 2**30:.1f} GiB are free; ask for at most {available // _BYTES_A_LANE} lanes."
+        )
+    from ede.envs.crafter.lanes import CrafterLanes
+
+    return CrafterLanes(
+        lanes=lanes,
+        contexts=contexts or Contexts.full(),
+        seed=seed,
+        observation=observation,
+        time_limit=time_limit,
+    )
