@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except EdeError as error:
-        return _refuse(error, 2)
+        return _refuse(error, error.exit_code)
     except BrokenPipeError:
         # The reader has gone, as in `ede methods | head`: silence the interpreter's last flush as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
