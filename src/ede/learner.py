@@ -160,7 +160,7 @@ class Learner:
         self.target_network.load_state_dict(self.network.state_dict())
 
     def state(self) -> dict[str, Tensor]:
-        """Every tensor that learning depends on, by name."""
+        """Copies of every tensor that learning depends on, by name."""
         tensors = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
         tensors |= {f"target.{name}": tensor for name, tensor in self.target_network.state_dict().items()}
         tensors |= {f"anchor.{name}": tensor for name, tensor in self.anchors.items()}
@@ -169,7 +169,7 @@ class Learner:
                 tensors[f"adam.{key}.{name}"] = torch.as_tensor(value)
         tensors["generator"] = self.generator.get_state()
         tensors["updates"] = torch.tensor(self.updates)
-        return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
 
     def load(self, state: dict[str, Tensor]) -> None:
         """Continue from what ``state`` gave."""
@@ -185,7 +185,7 @@ class Learner:
         moments: dict[int, dict[str, Tensor]] = {}
         for index, (name, _) in enumerate(self.network.named_parameters()):
             found = {
-                key: state[f"adam.{key}.{name}"]
+                key: state[f"adam.{key}.{name}"].clone()  # the optimiser would write into the caller's
                 for key in ("step", "exp_avg", "exp_avg_sq")
                 if f"adam.{key}.{name}" in state
             }
