@@ -9,7 +9,7 @@ Axis letters: K lanes, E episodes that begin, F fish, W random words.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ede.contexts import LIMIT, Contexts
 from ede.envs.contract import Lanes, Observations, Step, WorldSpec, join_final
-from ede.envs.draws import episode_context, words
+from ede.envs.draws import Schedule, words
 from ede.envs.packing import pack, unpack
 from ede.errors import EdeError
 from ede.seeds import child_seed
@@ -107,9 +107,9 @@ def ponds(context_E: npt.NDArray[np.integer[Any]], own_start: bool = False) -> P
     speed_EF = np.array([-2, -1, 1, 2], np.int32)[(speed_EF & np.uint64(3)).astype(np.intp)]
     size_EF = (size_EF % _LARGEST_F).astype(np.int32) + 1
 
-    drawn = np.isin(context_E, (0, BAY)) & (not own_start)
+    is_scenario_E = np.isin(context_E, (0, BAY)) & (not own_start)
     for target_EF, values in zip((row_EF, half_EF, speed_EF, size_EF), _scenario(), strict=True):
-        target_EF[drawn] = values
+        target_EF[is_scenario_E] = values
     return Pond(start_E2, row_EF, half_EF, speed_EF, size_EF)
 
 
@@ -126,8 +126,6 @@ class _State:
     """0 where the fish is eaten."""
     time_K: Integers
     context_K: npt.NDArray[np.int64]
-    episode_K: npt.NDArray[np.int64]
-    """How many episodes the lane has begun."""
 
     def begin(self, lane_E: npt.NDArray[np.int64], context_E: npt.NDArray[np.int64], pond: Pond) -> None:
         self.agent_K2[lane_E] = pond.start_E2
@@ -138,7 +136,6 @@ class _State:
         self.size_KF[lane_E] = pond.size_EF
         self.time_K[lane_E] = 0
         self.context_K[lane_E] = context_E
-        self.episode_K[lane_E] += 1
 
     def paint(self, lane_E: npt.NDArray[np.int64] | slice = slice(None)) -> npt.NDArray[np.uint8]:
         """[E, 10, 10, 3], red, green and blue: the fish that would kill, the agent, the fish it may eat.
@@ -183,8 +180,7 @@ class Bigfish(Lanes):
             time_limit=TIME_LIMIT,
             action_names=ACTIONS,
         )
-        self._seed = child_seed(seed, "env")
-        self._chosen_K: npt.NDArray[np.int64] | None = None
+        self._schedule = Schedule(contexts, lanes, child_seed(seed, "env"))
         self._all_K = np.arange(lanes)
         fish = (lanes, FISH)
         self._state = _State(
@@ -196,7 +192,6 @@ class Bigfish(Lanes):
             size_KF=np.zeros(fish, np.int32),
             time_K=np.zeros(lanes, np.int32),
             context_K=np.zeros(lanes, np.int64),
-            episode_K=np.zeros(lanes, np.int64),
         )
         self._obs: npt.NDArray[np.uint8] | None = None
 
@@ -211,10 +206,7 @@ class Bigfish(Lanes):
         return self._state.context_K.copy()
 
     def _begin(self, lane_E: npt.NDArray[np.int64]) -> None:
-        if self._chosen_K is None:
-            context_E = episode_context(self.contexts, self._seed, lane_E, self._state.episode_K[lane_E])
-        else:
-            context_E = self._chosen_K[lane_E]
+        context_E = self._schedule.next(lane_E)
         self._state.begin(lane_E, context_E, ponds(context_E, self.starts == "own"))
 
     def reset(self) -> Observations:
@@ -223,10 +215,7 @@ class Bigfish(Lanes):
         return self._obs
 
     def choose(self, context_K: npt.NDArray[np.integer[Any]]) -> Observations:
-        chosen_K = np.array(context_K, np.int64)
-        if chosen_K.shape != (self.lanes,) or chosen_K.min() < 0 or chosen_K.max() >= LIMIT:
-            raise EdeError(f"choose needs {self.lanes} context ids, one a lane, from 0 to {LIMIT - 1}.")
-        self._chosen_K = chosen_K
+        self._schedule.choose(context_K)
         return self.reset()
 
     def step(self, actions: npt.NDArray[np.integer[Any]]) -> Step:
@@ -266,17 +255,14 @@ class Bigfish(Lanes):
         return Step(obs, reward_K, terminated_K, truncated_K, context_K, final_obs)
 
     def save(self) -> bytes:
-        chosen_K = np.zeros(0, np.int64) if self._chosen_K is None else self._chosen_K
-        more = {"chosen_K": chosen_K, "seed": np.array(self._seed), "begun": np.array(self._obs is not None)}
-        return pack(self, {**vars(self._state), **more}, starts=self.starts)
+        arrays = {**vars(self._state), **self._schedule.arrays(), "begun": np.array(self._obs is not None)}
+        return pack(self, arrays, starts=self.starts)
 
     def restore(self, state: bytes) -> None:
         arrays = unpack(self, state, starts=self.starts)
-        chosen_K, begun = arrays.pop("chosen_K"), bool(arrays.pop("begun"))
-        self._seed = int(arrays.pop("seed"))
-        self._chosen_K = chosen_K if len(chosen_K) else None
-        self._state = _State(**arrays)
-        self._obs = self._state.paint() if begun else None
+        self._schedule.load(arrays)
+        self._state = _State(**{field.name: arrays[field.name] for field in fields(_State)})
+        self._obs = self._state.paint() if arrays["begun"] else None
 
 
 def make(name: str, *, lanes: int, contexts: Contexts, seed: int, starts: str = "bay") -> Lanes:

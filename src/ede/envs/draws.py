@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ede.contexts import Contexts
+from ede.contexts import LIMIT, Contexts
+from ede.errors import EdeError
 
 Words = npt.NDArray[np.uint64]
 
@@ -37,3 +39,38 @@ def episode_context(
     key_E = splitmix64(splitmix64(lane_E.astype(np.uint64)) + np.uint64(seed)) + episode_E.astype(np.uint64)
     drawn_E = splitmix64(key_E) % np.uint64(len(contexts))
     return drawn_E.astype(np.int64) + contexts.start
+
+
+class Schedule:
+    """Which context each lane plays next: drawn from a set, or chosen by the caller for good."""
+
+    def __init__(self, contexts: Contexts, lanes: int, seed: int) -> None:
+        self._contexts, self._seed = contexts, seed
+        self._episode_K = np.zeros(lanes, np.int64)
+        """How many episodes each lane has begun."""
+        self._chosen_K: npt.NDArray[np.int64] | None = None
+
+    def next(self, lane_E: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The contexts of the episodes that these lanes begin now."""
+        episode_E = self._episode_K[lane_E]
+        self._episode_K[lane_E] += 1
+        if self._chosen_K is not None:
+            return self._chosen_K[lane_E]
+        return episode_context(self._contexts, self._seed, lane_E, episode_E)
+
+    def choose(self, context_K: npt.NDArray[np.integer[Any]]) -> None:
+        chosen_K = np.array(context_K, np.int64)
+        if chosen_K.shape != self._episode_K.shape or chosen_K.min() < 0 or chosen_K.max() >= LIMIT:
+            raise EdeError(
+                f"choose needs {len(self._episode_K)} context ids, one a lane, from 0 to {LIMIT - 1}."
+            )
+        self._chosen_K = chosen_K
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        chosen_K = np.zeros(0, np.int64) if self._chosen_K is None else self._chosen_K
+        return {"seed": np.array(self._seed), "episode_K": self._episode_K.copy(), "chosen_K": chosen_K}
+
+    def load(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        self._seed = int(arrays["seed"])
+        self._episode_K = arrays["episode_K"].astype(np.int64)
+        self._chosen_K = arrays["chosen_K"].astype(np.int64) if len(arrays["chosen_K"]) else None

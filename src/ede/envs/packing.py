@@ -26,7 +26,7 @@ def pack(lanes: Lanes, arrays: Arrays, **settings: object) -> bytes:
     """The arrays, labelled with the task, the lanes, the contexts and the given settings."""
     label = json.dumps(_label(lanes, **settings)).encode()
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    return save({_LABEL: np.frombuffer(label, np.uint8), **contiguous})
+    return bytes(save({_LABEL: np.frombuffer(label, np.uint8), **contiguous}))
 
 
 def unpack(lanes: Lanes, state: bytes, **settings: object) -> Arrays:
