@@ -34,6 +34,8 @@ Uncertainty = Literal["epistemic", "aleatoric", "total"]
 class Explorer(Protocol):
     reads: ClassVar[Reads]
     """Field → the setting it is filled from."""
+    equations: ClassVar[str]
+    """Where the paper (or its source) writes it down."""
     noisy: ClassVar[bool]
     """Whether the network's layers are noisy while acting."""
     minimum_members: ClassVar[int]
@@ -70,6 +72,8 @@ class _Memoryless:
 class EpsilonGreedy(_Memoryless):
     """A uniformly random action with probability ε_k, the lane's coefficient."""
 
+    equations: ClassVar[str] = "appendix I, points of comparison"
+
     def act(
         self, values: ReturnDistribution, coefficient_K: Tensor, state: State, generator: Generator
     ) -> tuple[Tensor, State]:
@@ -84,6 +88,7 @@ class EzGreedy:
     """εz-greedy: a random action is kept for n steps, P(n) ∝ n^−μ (Dabney et al. 2021)."""
 
     reads: ClassVar[Reads] = reads(mu="ez_mu", longest="ez_longest")
+    equations: ClassVar[str] = "appendix I, points of comparison; Dabney et al. 2021"
     noisy: ClassVar[bool] = False
     minimum_members: ClassVar[int] = 1
     mu: float = 2.0
@@ -122,6 +127,7 @@ class HeadPerEpisode:
     """Bootstrapped DQN: each lane follows one member, drawn anew at each of its episodes."""
 
     reads: ClassVar[Reads] = NOTHING
+    equations: ClassVar[str] = "appendix I, points of comparison; Osband et al. 2016"
     noisy: ClassVar[bool] = False
     minimum_members: ClassVar[int] = 2
 
@@ -143,6 +149,7 @@ class HeadPerEpisode:
 class Ucb(_Memoryless):
     """argmax Q + φ_k σ (equations 4 and 5): optimism in the face of the chosen uncertainty."""
 
+    equations: ClassVar[str] = "σ of equation 2 in equation 4, by lane in equation 5; algorithm 2"
     of: Uncertainty = "epistemic"
     minimum_members: ClassVar[int] = 2
 
@@ -157,6 +164,7 @@ class Ucb(_Memoryless):
 class Thompson(_Memoryless):
     """argmax of a draw from N(Q, φ σ) (equation 3), independent for every lane and action."""
 
+    equations: ClassVar[str] = "σ of equation 2 in equation 3; algorithm 2"
     of: Uncertainty = "epistemic"
     minimum_members: ClassVar[int] = 2
 
@@ -172,6 +180,7 @@ class Thompson(_Memoryless):
 class NoisyGreedy(_Memoryless):
     """Greedy under a fresh draw of the layers' noise: NoisyNet's exploration."""
 
+    equations: ClassVar[str] = "appendix I, points of comparison; Fortunato et al. 2018"
     noisy: ClassVar[bool] = True
 
     def act(

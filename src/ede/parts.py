@@ -33,7 +33,9 @@ def filled(part: Some, settings: Any) -> Some:
 
 class Head(Protocol):
     reads: ClassVar[Reads]
+    loss_rule: ClassVar[str]
     equations: ClassVar[str]
+    """Of the loss, in the paper or its source."""
 
     @property
     def outputs(self) -> int:
@@ -49,10 +51,11 @@ class Head(Protocol):
 
 @dataclass(frozen=True)
 class Scalar:
-    """One expected value an action; the Huber loss of DQN."""
+    """One expected value an action."""
 
     reads: ClassVar[Reads] = reads(kappa="kappa")
-    equations: ClassVar[str] = "smooth L1 of DQN (paper, section 2; authors' code)"
+    loss_rule: ClassVar[str] = "Huber loss of the temporal difference."
+    equations: ClassVar[str] = "L_κ of appendix D"
     kappa: float = 1.0
 
     @property
@@ -68,10 +71,11 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Quantile:
-    """N quantiles an action; the quantile Huber loss of QR-DQN."""
+    """N quantiles of the return an action."""
 
     reads: ClassVar[Reads] = reads(quantiles="quantiles", kappa="kappa")
-    equations: ClassVar[str] = "quantile Huber loss (equation 16) towards the target of equation 15"
+    loss_rule: ClassVar[str] = "Quantile Huber loss: sum over current, mean over target quantiles."
+    equations: ClassVar[str] = "equation 16"
     quantiles: int = 200
     kappa: float = 1.0
 
@@ -88,10 +92,11 @@ class Quantile:
 
 @dataclass(frozen=True)
 class Categorical:
-    """Probabilities of fixed atoms; the projected cross-entropy of C51."""
+    """Probabilities of fixed returns (atoms) an action."""
 
     reads: ClassVar[Reads] = reads(atoms="atoms", v_min="v_min", v_max="v_max")
-    equations: ClassVar[str] = "projected cross-entropy (Bellemare et al. 2017)"
+    loss_rule: ClassVar[str] = "Cross-entropy towards the target projected onto the atoms."
+    equations: ClassVar[str] = "Bellemare et al. 2017"
     atoms: int = 51
     v_min: float = -10.0
     v_max: float = 10.0
@@ -121,6 +126,7 @@ class Single:
     """One head."""
 
     reads: ClassVar[Reads] = NOTHING
+    equations: ClassVar[str] = "appendix D"
     members: ClassVar[int] = 1
     unbiased: ClassVar[bool] = False
 
@@ -130,6 +136,7 @@ class Ensemble:
     """M heads on one encoder, each trained on its own minibatches from its own initial weights."""
 
     reads: ClassVar[Reads] = reads(members="members", unbiased="unbiased_variance")
+    equations: ClassVar[str] = "section 4, algorithm 1"
     members: int = 5
     unbiased: bool = False
 
@@ -143,10 +150,23 @@ class Target:
     double: bool = False
     """The online network chooses the action that the target network judges."""
 
+    @property
+    def sentence(self) -> str:
+        judge = "the mean of the target heads" if self.mean else "each member's own target head"
+        actor = "the member's online head" if self.double else "that same judge"
+        return f"Outputs of {judge} at the greedy action of {actor}."
+
+    @property
+    def equations(self) -> str:
+        source = "equation 15, with the mean of the members" if self.mean else "equation 15, algorithm 3"
+        return f"{source}; a* as in van Hasselt et al. 2016" if self.double else source
+
 
 @dataclass(frozen=True)
 class OneMember:
-    """One member, drawn at random at each update, trains the encoder (paper, algorithm 3)."""
+    """One member, drawn at random at each update, trains the encoder."""
+
+    equations: ClassVar[str] = "algorithm 3, lines 2 and 9 to 11"
 
 
 @dataclass(frozen=True)
@@ -155,29 +175,37 @@ class AllMembers:
 
     normalised: bool = False
     """Divide the gradient that enters the encoder by M (Osband et al. 2016)."""
+    equations: ClassVar[str] = "appendix J, the ablation of the feature extractor"
+
+    @property
+    def sentence(self) -> str:
+        return f"Every member trains the encoder{', each by 1/M of its gradient' if self.normalised else ''}."
 
 
 @dataclass(frozen=True)
 class Noisy:
-    """NoisyNet layers in the heads (Fortunato et al. 2017)."""
+    """NoisyNet layers in the heads, with factorised noise."""
 
     reads: ClassVar[Reads] = reads(sigma0="sigma0")
+    equations: ClassVar[str] = "Fortunato et al. 2018"
     sigma0: float = 0.5
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """A pull of the heads towards their initial weights: randomised MAP sampling (Clements et al. 2019)."""
+    """A pull of the heads towards their initial weights: randomised MAP sampling."""
 
     reads: ClassVar[Reads] = reads(strength="anchor")
+    equations: ClassVar[str] = "Clements et al. 2019; Pearce et al. 2020"
     strength: float = 1e-4
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """Every stored transition is as likely as any other."""
+    """Every stored transition is as likely as any other; each member draws its own minibatch."""
 
     reads: ClassVar[Reads] = NOTHING
+    equations: ClassVar[str] = "algorithm 3, line 4"
 
 
 @dataclass(frozen=True)
@@ -185,14 +213,16 @@ class Masked:
     """A transition trains only the members that its own random mask names: the bootstrap."""
 
     reads: ClassVar[Reads] = reads(probability="mask_probability")
+    equations: ClassVar[str] = "Osband et al. 2016"
     probability: float = 0.5
 
 
 @dataclass(frozen=True)
 class Prioritized:
-    """Transitions drawn in proportion to their last loss (Schaul et al. 2015)."""
+    """Transitions drawn in proportion to their last loss."""
 
     reads: ClassVar[Reads] = reads(alpha="priority_alpha", beta="priority_beta")
+    equations: ClassVar[str] = "Schaul et al. 2016"
     alpha: float = 0.5
     beta: float = 0.4
 
@@ -225,7 +255,7 @@ class Constant:
     """The same φ in every lane, at all times."""
 
     reads: ClassVar[Reads] = reads(value="phi")
-    equations: ClassVar[str] = "φ (equations 3 and 4)"
+    equations: ClassVar[str] = "equations 3 and 4"
     value: float = 30.0
 
     def of_lanes(self, lanes: int, vector_step: int) -> Tensor:
@@ -234,10 +264,10 @@ class Constant:
 
 @dataclass(frozen=True)
 class Decay:
-    """ε(t) = min(ε_final + (1 − ε_final)·exp(−(t − start)/length), 1), t in vector steps (paper, appendix)."""
+    """ε(t) = min(ε_final + (1 − ε_final)·exp(−(t − start)/length), 1), t in vector steps."""
 
     reads: ClassVar[Reads] = reads(final="epsilon_final", start="epsilon_start", length="epsilon_decay")
-    equations: ClassVar[str] = "ε(t) of the paper's appendix on points of comparison"
+    equations: ClassVar[str] = "appendix I, points of comparison"
     final: float = 0.1
     start: int = 2_000
     length: int = 8_000
@@ -252,7 +282,7 @@ class Equalized:
     """φ λ^(1 + α k/(K−1)): temporally equalized exploration, each lane its own strength."""
 
     reads: ClassVar[Reads] = reads(phi="phi", base="tee_lambda", alpha="tee_alpha")
-    equations: ClassVar[str] = "φ λ^(1 + α k/(K−1)) (equation 5)"
+    equations: ClassVar[str] = "equation 5"
     phi: float = 30.0
     base: float = 0.6
     alpha: float = 7.0
@@ -266,7 +296,7 @@ class EqualizedEpsilon:
     """ε_k = λ^(1 + α k/(K−1)), constant over time: TEE for ε-greedy."""
 
     reads: ClassVar[Reads] = reads(base="tee_lambda", alpha="tee_alpha")
-    equations: ClassVar[str] = "ε_k = λ^(1 + α k/(K−1)) (paper, appendix on points of comparison)"
+    equations: ClassVar[str] = "appendix I, points of comparison, with the exponent of equation 5"
     base: float = 0.6
     alpha: float = 7.0
 

@@ -127,6 +127,35 @@ class Settings:
     threads: int = 0
     """Threads of torch; 0 for all cores."""
 
+    def __post_init__(self) -> None:
+        for names, (low, high), words in _LIMITS:
+            for name in names.split():
+                if not low <= getattr(self, name) <= high:  # also where it is not a number
+                    raise EdeError(f"{name} must be {words}; got {getattr(self, name)}.")
+        if self.v_min >= self.v_max:
+            raise EdeError(f"v_min must be below v_max; got {self.v_min} and {self.v_max}.")
+
+
+_LIMITS: tuple[tuple[str, tuple[float, float], str], ...] = (
+    (
+        "steps lanes frame_stack n_step batch_size replay_size steps_per_update target_period hidden members "
+        "quantiles ez_longest eval_period eval_lanes log_period checkpoint_period",
+        (1, 1e12),
+        "at least 1",
+    ),
+    ("atoms", (2, 1e12), "at least 2"),
+    (
+        "reward_clip learning_starts sigma0 phi tee_alpha epsilon_start ez_mu anchor priority_alpha eval_episodes "
+        "final_episodes threads",
+        (0, 1e12),
+        "0 or above",
+    ),
+    ("learning_rate adam_epsilon clip_norm kappa tee_lambda epsilon_decay", (1e-12, 1e12), "above 0"),
+    ("gamma epsilon_final mask_probability priority_beta eval_epsilon", (0, 1), "between 0 and 1"),
+    ("v_min v_max", (-1e12, 1e12), "a finite number"),
+)
+"""Setting names, the range of each and how to say it."""
+
 
 COMMON: frozenset[str] = frozenset(field.name for field in fields(Settings)) - {
     "members", "quantiles", "kappa", "atoms", "v_min", "v_max", "sigma0", "unbiased_variance", "phi",

@@ -30,11 +30,16 @@ def text(cell: Cell) -> str:
     return f"{cell:.3f}" if isinstance(cell, float) else str(cell)
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    """Print a table; numbers stand right, the first column left."""
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    justify: Literal["left", "right"] = "right",
+) -> None:
+    """Print a table; numbers stand right, words left, and so does the first column."""
     shown = Table(title=title, title_justify="left")
     for index, column in enumerate(columns):
-        shown.add_column(column, justify="right" if index else "left", overflow="fold")
+        shown.add_column(column, justify=justify if index else "left", overflow="fold")
     for row in rows:
         shown.add_row(*map(text, row))
     console().print(shown)
