@@ -1,0 +1,173 @@
+"""What a person sees of a run: the plan, the progress, the table at the end. ``Display`` itself is silent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from ede.evaluate import Episodes
+    from ede.runs import RunFolder
+    from ede.train import Trainer
+
+
+class Display:
+    """Shows nothing: for tests, sweeps and other programs."""
+
+    @contextmanager
+    def open(self, folder: RunFolder, trainer: Trainer) -> Iterator[None]:
+        yield
+
+    def say(self, text: str) -> None: ...
+
+    def advance(self, trainer: Trainer) -> None: ...
+
+    def metrics(self, trainer: Trainer, line: Mapping[str, Any]) -> None: ...
+
+    @contextmanager
+    def judging(self, split: str, episodes: int) -> Iterator[Callable[[int], None] | None]:
+        yield None
+
+    def judged(self, trainer: Trainer, judged: Mapping[str, Episodes]) -> None: ...
+
+    def saved(self, trainer: Trainer) -> None: ...
+
+
+class Terminal(Display):
+    """A live bar on a terminal; plain lines where the output goes elsewhere."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False)
+        self.live = self.console.is_terminal
+        self.notes = {"return": "–", "held-out": "–", "epistemic": "–"}
+        self.last_judgement: Mapping[str, Episodes] | None = None
+        self.last_line = 0.0
+
+    @contextmanager
+    def open(self, folder: RunFolder, trainer: Trainer) -> Iterator[None]:
+        self.console.print(plan_table(folder, trainer))
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[notes]}"),
+            TimeRemainingColumn(compact=True),
+        )
+        with Progress(*columns, console=self.console, disable=not self.live, transient=True) as self.progress:
+            self.bar = self.progress.add_task(
+                "steps", total=trainer.settings.steps, completed=trainer.step, notes=""
+            )
+            yield
+        if self.last_judgement:
+            self.console.print(judgement_table(self.last_judgement))
+            path = folder.path
+            self.console.print(f"Run folder: {path}\nLook inside the agent: ede watch {path}", soft_wrap=True)
+
+    def say(self, text: str) -> None:
+        self.console.print(text, soft_wrap=True)
+
+    def advance(self, trainer: Trainer) -> None:
+        if self.live:
+            self.progress.update(self.bar, completed=trainer.step)
+
+    def metrics(self, trainer: Trainer, line: Mapping[str, Any]) -> None:
+        if line.get("return") is not None:
+            self.notes["return"] = f"{line['return']:.2f}"
+        if "epistemic" in line:
+            self.notes["epistemic"] = f"{line['epistemic']:.3f}"
+        notes = "  ".join(f"{name} {value}" for name, value in self.notes.items())
+        speed = line["steps_per_second"] or 0
+        if self.live:
+            self.progress.update(self.bar, notes=f"{speed:.0f}/s  {notes}")
+            return
+        if time.monotonic() - self.last_line > 10:  # a log file is read by people, too
+            self.last_line = time.monotonic()
+            left = (trainer.settings.steps - trainer.step) / speed if speed else 0
+            self.say(
+                f"step {trainer.step:,}/{trainer.settings.steps:,}  {speed:.0f}/s  {notes}  left {clock(left)}"
+            )
+
+    @contextmanager
+    def judging(self, split: str, episodes: int) -> Iterator[Callable[[int], None] | None]:
+        if not self.live:
+            yield None
+            return
+        bar = self.progress.add_task(f"judging {split}", total=episodes, notes="")
+        try:
+            yield lambda finished: self.progress.update(bar, completed=finished)
+        finally:
+            self.progress.remove_task(bar)
+
+    def judged(self, trainer: Trainer, judged: Mapping[str, Episodes]) -> None:
+        self.notes["held-out"] = f"{judged['test'].returns.mean():.2f}"
+        self.last_judgement = judged
+        if not self.live:
+            told = "  ".join(f"{split} {episodes.returns.mean():.2f}" for split, episodes in judged.items())
+            self.say(f"step {trainer.step:,}  judged: {told}")
+
+
+def plan_table(folder: RunFolder, trainer: Trainer) -> Table:
+    """What is going to happen, before it does."""
+    config, settings = folder.config, trainer.settings
+    updates = max(0, settings.steps - settings.learning_starts) // settings.steps_per_update
+    table = Table(title="Plan", show_header=False, title_justify="left", min_width=60)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    rows = {
+        "task": f"{config['task']} on {trainer.spec.backend}",
+        "method": f"{config['method']}, preset {config['preset']}, seed {config['seed']}",
+        "contexts": f"train {config['train_contexts']}, test {config['test_contexts']}",
+        "steps": f"{settings.steps:,} in {settings.lanes} lanes ({settings.learning_starts:,} at random first)",
+        "updates": f"{updates:,} of {trainer.method.ensemble.members} × {settings.batch_size} transitions",
+        "memory": f"{trainer.replay.nbytes / 1e9:.2f} GB of replay for {settings.replay_size:,} transitions",
+        "device": f"{settings.device}, {settings.precision}",
+        "time": f"about {clock(estimated_seconds(trainer, updates))} for what is left",
+        "folder": str(folder.path),
+    }
+    if config["changed"]:
+        rows["changed"] = ", ".join(f"{name}={value}" for name, value in config["changed"].items())
+    for name, value in rows.items():
+        table.add_row(name, value)
+    return table
+
+
+def judgement_table(judged: Mapping[str, Episodes], title: str = "Final judgement") -> Table:
+    """Train beside test, with the standard error over episodes."""
+    table = Table(title=title, title_justify="left", min_width=60)
+    for column in ("contexts", "episodes", "mean return", "median", "lowest", "highest", "mean length"):
+        table.add_column(column, justify="left" if column == "contexts" else "right")
+    for split, episodes in judged.items():
+        returns = episodes.returns
+        error = returns.std() / np.sqrt(len(returns))
+        table.add_row(
+            f"{split} ({episodes.protocol.contexts})",
+            str(len(returns)),
+            f"{returns.mean():.2f} ± {error:.2f}",
+            f"{np.median(returns):.2f}",
+            f"{returns.min():.2f}",
+            f"{returns.max():.2f}",
+            f"{episodes.lengths.mean():.0f}",
+        )
+    return table
+
+
+def estimated_seconds(trainer: Trainer, updates: int) -> float:
+    """What is left, from a second's measurement that leaves no trace in the run."""
+    from ede.rehearsal import rehearse
+
+    cost = rehearse(trainer)
+    steps_left = trainer.settings.steps - trainer.step
+    updates_left = max(0, updates - trainer.learner.updates)
+    return steps_left / trainer.settings.lanes * cost.vector_step + updates_left * cost.update
+
+
+def clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

@@ -1,0 +1,63 @@
+"""A network that can be asked: values of observations, greedy actions. What ``ede.load`` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Generator, Tensor
+
+from ede.envs import Observations
+from ede.methods import Method
+from ede.networks import Network
+from ede.presets import Settings
+from ede.returns import ReturnDistribution
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What an agent believes, for (stacked) observations."""
+
+    network: Network
+    method: Method
+    settings: Settings
+
+    @torch.no_grad()
+    def values(
+        self,
+        obs: Observations | Tensor,
+        context: npt.NDArray[Any] | None = None,
+        noise_generator: Generator | None = None,
+    ) -> ReturnDistribution:
+        """Return distributions of a batch of observations (or of one, as a batch of one), on the CPU.
+
+        Noisy layers are silent unless a generator for their noise is given.
+        """
+        device = next(self.network.parameters()).device
+        images = torch.as_tensor(obs)
+        if images.ndim in (1, 3):
+            images = images[None]
+        contexts = torch.as_tensor(
+            np.full(len(images), -1) if context is None else context, dtype=torch.int64, device=device
+        )
+        noise = self.network.heads.draw_noise(noise_generator) if noise_generator else None
+        raw_MBAN = self.network(images.to(device), contexts, noise)
+        return self.method.head.returns(raw_MBAN.float().cpu(), self.method.ensemble.unbiased)
+
+    def act(
+        self, obs: Observations | Tensor, context: npt.NDArray[Any] | None = None
+    ) -> npt.NDArray[np.int64]:
+        """The greedy action of each observation: argmax of the mean over members and quantiles."""
+        actions: npt.NDArray[np.int64] = self.values(obs, context).q.argmax(-1).numpy()
+        return actions
+
+
+def load(path: str | Path) -> Policy:
+    """The policy of a run folder's newest good checkpoint. Only tensors and JSON are read; no code runs."""
+    from ede.runs import RunFolder
+
+    return RunFolder.open(Path(path)).policy()

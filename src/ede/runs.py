@@ -1,0 +1,259 @@
+"""Run folders: everything that is known of a run, readable by anyone with a text editor.
+
+``config.json`` (resolved settings, versions, machine, commit), ``episodes.jsonl``, ``evals.jsonl``, ``metrics.jsonl``,
+``checkpoints/`` and, at the end, ``DONE``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from ede.checkpoint import BadCheckpoint, CheckpointFolder
+from ede.errors import EdeError
+from ede.learner import build_network
+from ede.methods import Method
+from ede.policy import Policy
+from ede.presets import Settings
+
+JOURNALS = ("episodes", "evals", "metrics")
+PACKAGES = (
+    "ede",
+    "torch",
+    "numpy",
+    "gymnasium",
+    "safetensors",
+    "procgen-mirror",
+    "envpool",
+    "crafter",
+    "minigrid",
+)
+
+
+class Journal:
+    """A file of JSON lines that can be cut back to where a checkpoint knew it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: IO[bytes] = path.open("ab")
+
+    def write(self, line: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(line).encode() + b"\n")
+        self._file.flush()
+
+    def length(self) -> int:
+        """Bytes that are safely on disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    def cut(self, length: int) -> None:
+        """Forget what was written after a checkpoint."""
+        self._file.truncate(length)
+        self._file.seek(length)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run on disk."""
+
+    path: Path
+    config: Mapping[str, Any]
+
+    @classmethod
+    def create(cls, path: Path, config: Mapping[str, Any]) -> RunFolder:
+        if (path / "config.json").exists():
+            raise EdeError(
+                f"{path} already holds a run; carry it on with `ede resume {path}` or choose another --out."
+            )
+        if path.exists() and any(path.iterdir()):
+            raise EdeError(f"{path} is not empty; choose another --out.")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(config, indent=2) + "\n"
+            (path / ".config.json").write_text(text)
+            (path / ".config.json").rename(path / "config.json")
+        except OSError as error:
+            raise EdeError(f"Cannot write to {path} ({error.strerror}); choose another --out.") from error
+        return cls(path, config)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        try:
+            config = json.loads((path / "config.json").read_text())
+            whole = {"task", "seed", "settings", "method_row", "spec"} <= config.keys()
+        except (OSError, ValueError, AttributeError):
+            whole = False
+        if not whole:
+            raise EdeError(f"{path} is no run folder; a run folder has a config.json written by `ede train`.")
+        return cls(path, config)
+
+    @property
+    def settings(self) -> Settings:
+        try:
+            return Settings(**self.config["settings"])
+        except TypeError as error:
+            raise EdeError(
+                f"{self.path} was written by another version of EDE ({self.config['versions'].get('ede')}): {error}."
+            ) from None
+
+    @property
+    def method(self) -> Method:
+        try:
+            return Method.from_json(self.config["method_row"])
+        except (KeyError, TypeError) as error:
+            raise EdeError(f"{self.path}/config.json describes no known method ({error}).") from None
+
+    @property
+    def checkpoints(self) -> CheckpointFolder:
+        return CheckpointFolder(self.path / "checkpoints")
+
+    @property
+    def done(self) -> bool:
+        return (self.path / "DONE").exists()
+
+    def digest(self) -> str:
+        """What a checkpoint remembers of the config, so that a changed one is noticed."""
+        same = {name: self.config[name] for name in ("task", "seed", "settings", "method_row", "spec")}
+        return sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()
+
+    def lock(self) -> IO[str]:
+        """Hold the folder until the returned file is closed; the system lets go when the process dies."""
+        file = (self.path / ".lock").open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise EdeError(
+                f"{self.path} is in use by another process; wait for it or stop it first."
+            ) from None
+        return file
+
+    def journals(self) -> dict[str, Journal]:
+        return {name: Journal(self.path / f"{name}.jsonl") for name in JOURNALS}
+
+    def read_journal(self, name: str) -> list[dict[str, Any]]:
+        """The whole lines of a journal; a last line cut short by a crash is left out."""
+        path = self.path / f"{name}.jsonl"
+        if not path.exists():
+            return []
+        lines = path.read_bytes().split(b"\n")[:-1]
+        try:
+            return [json.loads(line) for line in lines]
+        except ValueError:
+            raise EdeError(f"{path} is damaged; `ede resume {self.path}` mends it.") from None
+
+    def finish(self, facts: Mapping[str, Any]) -> None:
+        temporary = self.path / ".DONE"
+        temporary.write_text(json.dumps(facts) + "\n")
+        temporary.rename(self.path / "DONE")
+
+    def policy(self, warn: Callable[[str], None] | None = None) -> Policy:
+        """The agent of the newest good checkpoint."""
+        spec, settings, method = self.config["spec"], self.settings, self.method
+        checkpoint = self.checkpoints.newest(warn or print_warning, parts=("learner",))
+        network = build_network(
+            method,
+            settings,
+            tuple(spec["stacked_shape"]),
+            spec["num_actions"],
+            spec["task_ids"],
+            torch.Generator().manual_seed(0),
+        )
+        tensors = {
+            name.removeprefix("network."): tensor
+            for name, tensor in checkpoint.parts["learner"].items()
+            if name.startswith("network.")
+        }
+        try:
+            network.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise EdeError(
+                f"The checkpoint in {self.path} does not fit its config.json; was it edited?"
+            ) from error
+        return Policy(network.requires_grad_(False), method, settings)
+
+
+def print_warning(text: str) -> None:
+    print(f"ede: warning: {text}", file=sys.stderr)
+
+
+def provenance() -> dict[str, Any]:
+    """Versions, machine, commit and command: where a number came from."""
+    return {
+        "versions": {"python": platform.python_version(), **_versions()},
+        "machine": {
+            "system": platform.platform(),
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        },
+        "commit": _commit(),
+        "command": shlex.join(["ede", *sys.argv[1:]])
+        if Path(sys.argv[0]).stem in ("ede", "cli")
+        else "python",
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def _commit() -> str | None:
+    """The commit of the checkout that this package runs from, marked where it was changed; None elsewhere."""
+    home = Path(__file__).parent
+    try:
+        told = subprocess.run(
+            ["git", "-C", str(home), "describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return told.stdout.strip() or None
+
+
+def settings_json(settings: Settings) -> dict[str, Any]:
+    return asdict(settings)
+
+
+__all__ = [
+    "JOURNALS",
+    "BadCheckpoint",
+    "Journal",
+    "RunFolder",
+    "print_warning",
+    "provenance",
+    "settings_json",
+]

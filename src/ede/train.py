@@ -1,0 +1,530 @@
+"""Training: a method, a task, a preset and a seed become a run folder. The loop is ``Trainer.run``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+from ede.checkpoint import Checkpoint, tensors_of
+from ede.contexts import Contexts
+from ede.display import Display, Terminal
+from ede.envs import Lanes, make_env
+from ede.errors import EdeError, JobFailed
+from ede.evaluate import Episodes, Examiner, Protocol
+from ede.interaction import Actor, Moment, interact, stacked_shape
+from ede.learner import Learner, Report, build_network
+from ede.methods import Method, find_method, refuse_unread
+from ede.mirrors import Mirror, check_mirrors, open_mirrors
+from ede.parts import Masked, Prioritized
+from ede.policy import Policy
+from ede.presets import Settings, find_preset
+from ede.replay import Priority, Replay, replay_bytes
+from ede.rewards import RewardScaler
+from ede.runs import RunFolder, print_warning, provenance
+from ede.seeds import child_seed, numpy_generator, torch_generator
+
+RECENT = 100
+"""Training episodes behind the return that progress shows."""
+EXPLODED = 1e9
+"""A loss beyond this is as lost as one that is not a number."""
+AT_LEAST_ONE = (
+    "steps", "lanes", "batch_size", "n_step", "frame_stack", "steps_per_update", "target_period", "eval_lanes",
+    "eval_period", "eval_episodes", "final_episodes", "log_period", "checkpoint_period",
+)  # fmt: skip
+MOST_TASK_IDS = 100_000
+"""Contexts that a task-id embedding may hold."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What ``ede.train`` gives back."""
+
+    path: Path
+    train: Episodes
+    """The final evaluation on the training contexts."""
+    test: Episodes
+    """The final evaluation on the test contexts."""
+
+
+class Stopped(Exception):
+    """A signal asked the run to stop; it was saved first."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def train(
+    task: str,
+    *,
+    method: str = "ede",
+    preset: str = "laptop",
+    seed: int = 0,
+    steps: int | None = None,
+    out: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    log: tuple[str, ...] = (),
+    display: Display | None = None,
+) -> Run:
+    """Train an agent; ``settings`` overrides the preset's. Writes the run folder ``out`` and returns the judgement."""
+    changed = dict(settings or {})
+    if steps is not None:
+        changed["steps"] = steps
+    config = resolve(task, method, preset, seed, changed, log)
+    default = Path("runs") / f"{task.replace('/', '-')}-{method}-{preset}-s{seed}"
+    folder = RunFolder.create(Path(out) if out else default, config)
+    return _carry_out(folder, display or Terminal())
+
+
+def resume(path: str | Path, *, display: Display | None = None) -> Run:
+    """Carry on a run from its newest good checkpoint, to the bit where its world can be restored."""
+    folder = RunFolder.open(Path(path))
+    if folder.done:
+        raise EdeError(
+            f"{path} is finished; judge it with `ede eval {path}` or look at it with `ede watch {path}`."
+        )
+    return _carry_out(folder, display or Terminal())
+
+
+def resolve(
+    task: str, method: str, preset: str, seed: int, changed: Mapping[str, Any], log: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Everything a run is defined by, checked: what is wrong is said here, before anything is written."""
+    check_mirrors(log)
+    row = find_method(method)
+    refuse_unread(row, changed)
+    settings = replace(find_preset(preset, task).settings, **changed)
+    settings = replace(settings, device=_device(settings.device))
+    built = row.built(settings)
+    train_contexts, test_contexts = (
+        Contexts.parse(settings.train_contexts),
+        Contexts.parse(settings.test_contexts),
+    )
+    for name in AT_LEAST_ONE:
+        if getattr(settings, name) < 1:
+            raise EdeError(f"{name} must be at least 1; got {getattr(settings, name)}.")
+    if built.task_id and train_contexts.stop > MOST_TASK_IDS:
+        raise EdeError(
+            f"{method} learns an embedding for each context: choose train_contexts below {MOST_TASK_IDS}."
+        )
+    with make_env(
+        task, lanes=1, contexts=train_contexts, seed=seed, **world_options(settings.world_options)
+    ) as probe:
+        spec = probe.spec
+    shape = stacked_shape(spec.obs_shape, settings.frame_stack)
+    build_network(
+        built, settings, shape, spec.num_actions, train_contexts.stop, torch_generator(seed, "init")
+    )
+    _refuse_too_much_memory(replay_bytes(**replay_shape(settings, built, spec.obs_shape, spec.obs_dtype)))
+    return {
+        "task": task,
+        "method": method,
+        "preset": preset,
+        "seed": seed,
+        "steps": settings.steps,
+        "train_contexts": str(train_contexts),
+        "test_contexts": str(test_contexts),
+        "settings": asdict(settings),
+        "changed": dict(changed),
+        "method_row": built.to_json(),
+        "spec": {**asdict(spec), "stacked_shape": shape, "task_ids": train_contexts.stop},
+        "log": list(log),
+        **provenance(),
+    }
+
+
+def world_options(text: str) -> dict[str, Any]:
+    """``mode=hard,center_agent=false`` as keyword arguments of the world."""
+    options: dict[str, Any] = {}
+    for word in filter(None, text.split(",")):
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise EdeError(f"world_options are written name=value, separated by commas; got '{word}'.")
+        options[name.strip()] = {"true": True, "false": False}.get(value.lower(), value)
+    return options
+
+
+def replay_shape(
+    settings: Settings, method: Method, obs_shape: tuple[int, ...], obs_dtype: str
+) -> dict[str, Any]:
+    """What decides the size of the replay."""
+    rule = method.replay
+    return {
+        "capacity": settings.replay_size,
+        "lanes": settings.lanes,
+        "obs_shape": obs_shape,
+        "obs_dtype": obs_dtype,
+        "n_step": settings.n_step,
+        "mask_probability": rule.probability if isinstance(rule, Masked) else None,
+        "members": method.ensemble.members,
+        "priority": Priority(rule.alpha, rule.beta) if isinstance(rule, Prioritized) else None,
+    }
+
+
+def _device(name: str) -> str:
+    if name not in ("auto", "cpu", "cuda"):
+        raise EdeError(f"There is no device '{name}'; choose auto, cpu or cuda.")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise EdeError("This machine has no usable CUDA device; choose device=cpu.")
+    return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+def _refuse_too_much_memory(needed: int) -> None:
+    pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > pages:
+        raise EdeError(
+            f"The replay needs {needed / 1e9:.1f} GB and {pages / 1e9:.1f} GB are free; set a smaller replay_size."
+        )
+
+
+def judge_run(folder: RunFolder, contexts: str, episodes: int, epsilon: float | None, seed: int) -> Episodes:
+    """Judge a run's newest policy on ``train``, ``test`` or any set of contexts."""
+    config, settings = folder.config, folder.settings
+    chosen = Contexts.parse(config.get(f"{contexts}_contexts", contexts))
+    protocol = Protocol(str(chosen), episodes, settings.eval_epsilon if epsilon is None else epsilon)
+    policy = folder.policy()
+    with make_env(
+        config["task"],
+        lanes=min(settings.eval_lanes, episodes),
+        contexts=chosen,
+        seed=child_seed(seed, "eval", 1),
+        **world_options(settings.world_options),
+    ) as lanes:
+        return Examiner(lanes).examine(policy, protocol, torch_generator(seed, "eval", 2))
+
+
+def _carry_out(folder: RunFolder, display: Display) -> Run:
+    with ExitStack() as stack:
+        stack.enter_context(folder.lock())
+        trainer = Trainer(folder, display, stack)
+        if folder.checkpoints.list():
+            trainer.restore()
+        else:
+            trainer.begin()
+        stack.enter_context(display.open(folder, trainer))
+        stopping = stack.enter_context(_listen_for_signals())
+        return trainer.run(stopping)
+
+
+@contextmanager
+def _listen_for_signals() -> Iterator[list[int]]:
+    """A list that receives the number of the first SIGINT or SIGTERM; a second one acts at once."""
+    received: list[int] = []
+
+    def take_note(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        signal.signal(number, signal.SIG_DFL)
+
+    try:
+        before = {number: signal.signal(number, take_note) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not in the main thread: signals stay whose they are
+        yield received
+        return
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Trainer:
+    """All that a run consists of, built from its config; ``run`` is the loop."""
+
+    def __init__(self, folder: RunFolder, display: Display, stack: ExitStack) -> None:
+        self.folder, self.display = folder, display
+        config, settings, method = folder.config, folder.settings, folder.method
+        self.settings, self.method, self.seed = settings, method, int(config["seed"])
+        torch.set_num_threads(settings.threads or os.cpu_count() or 1)
+        self.journals = folder.journals()
+        for journal in self.journals.values():
+            stack.callback(journal.close)
+        self.mirrors: list[Mirror] = open_mirrors(config["log"], folder)
+        for mirror in self.mirrors:
+            stack.callback(mirror.close)
+
+        self.lanes = stack.enter_context(self._world("train_contexts", settings.lanes, "env"))
+        self.lanes.reset()
+        self.spec = self.lanes.spec
+        self.examiners = {
+            split: Examiner(
+                stack.enter_context(self._world(f"{split}_contexts", settings.eval_lanes, "eval"))
+            )
+            for split in ("train", "test")
+        }
+        network = build_network(
+            method,
+            settings,
+            stacked_shape(self.spec.obs_shape, settings.frame_stack),
+            self.spec.num_actions,
+            config["spec"]["task_ids"],
+            torch_generator(self.seed, "init"),
+        ).to(settings.device)
+        self.learner = Learner(method, settings, network, torch_generator(self.seed, "learn"))
+        self.policy = Policy(network, method, settings)
+        self.actor = Actor(
+            self.policy,
+            method.explorer,
+            method.coefficient,
+            self.lanes,
+            torch_generator(self.seed, "explore"),
+            random_steps=-(-settings.learning_starts // settings.lanes),
+        )
+        shape = replay_shape(settings, method, self.spec.obs_shape, self.spec.obs_dtype)
+        self.replay = Replay(
+            **shape,
+            gamma=settings.gamma,
+            stack=settings.frame_stack,
+            bootstrap_on_timeout=settings.bootstrap_on_timeout,
+            device=settings.device,
+        )
+        self.replay_generator = numpy_generator(self.seed, "replay")
+        self.scaler = RewardScaler(settings.lanes, settings.gamma, clip=settings.reward_clip or np.inf)
+
+        self.step = 0
+        self.seconds = 0.0
+        self.syncs = 0
+        self.return_K, self.length_K = np.zeros(settings.lanes), np.zeros(settings.lanes, dtype=np.int64)
+        self.recent: deque[float] = deque(maxlen=RECENT)
+        self.report: Report | None = None
+        self.saved_counts_K = self.replay.counts_K.copy()
+        self.checkpoints = folder.checkpoints
+
+    def _world(self, contexts: str, lanes: int, stream: str) -> Lanes:
+        config = self.folder.config
+        return make_env(
+            config["task"],
+            lanes=lanes,
+            contexts=Contexts.parse(config[contexts]),
+            seed=child_seed(self.seed, stream),
+            **world_options(self.settings.world_options),
+        )
+
+    def run(self, stopping: list[int]) -> Run:
+        """The loop: act, remember, learn; log, judge and save when due."""
+        settings, clock = self.settings, time.perf_counter()
+        if self.step < settings.steps:
+            for moment in interact(self.lanes, self.actor):
+                self.remember(moment)
+                self.learn()
+                self.seconds, clock = self.seconds + time.perf_counter() - clock, time.perf_counter()
+                self.display.advance(self)
+                if self.due(settings.log_period):
+                    self.log(moment)
+                if self.due(settings.eval_period) and self.step < settings.steps:
+                    self.judge(settings.eval_episodes)
+                if self.due(settings.checkpoint_period) or stopping or self.step >= settings.steps:
+                    self.save()
+                if stopping:
+                    raise Stopped(stopping[0])
+                if self.step >= settings.steps:
+                    break
+        judged = self.judge(settings.final_episodes, final=True)
+        self.folder.finish({"step": self.step, "seconds": self.seconds})
+        return Run(self.folder.path, judged["train"], judged["test"])
+
+    def due(self, period: int) -> bool:
+        """Whether the last vector step reached or crossed a multiple of the period."""
+        return self.step // period > (self.step - self.settings.lanes) // period
+
+    def remember(self, moment: Moment) -> None:
+        """Count the step, write down ended episodes, add the transitions to the replay."""
+        step = moment.step
+        self.step += self.settings.lanes
+        self.return_K += step.reward
+        self.length_K += 1
+        for lane in step.ended:
+            self.recent.append(float(self.return_K[lane]))
+            episode = {
+                "step": self.step,
+                "lane": int(lane),
+                "context": int(step.context[lane]),
+                "return": float(self.return_K[lane]),
+                "length": int(self.length_K[lane]),
+                "terminated": bool(step.terminated[lane]),
+            }
+            extra = {name: values[lane].tolist() for name, values in step.extra.items()}
+            self.journals["episodes"].write(episode | extra)
+            self.return_K[lane], self.length_K[lane] = 0.0, 0
+        self.replay.add(
+            moment.obs,
+            moment.actions,
+            self.training_reward(moment),
+            step.terminated,
+            step.truncated,
+            step.context,
+            step.final_obs,
+            self.replay_generator,
+        )
+
+    def training_reward(self, moment: Moment) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """What the learner sees of a reward: scaled, clipped, both or neither."""
+        step, limit = moment.step, self.settings.reward_clip
+        if self.settings.reward_scaling:
+            return self.scaler.scale(step.reward, step.done)
+        return step.reward.clip(-limit, limit) if limit else step.reward
+
+    def learn(self) -> None:
+        """The updates that are due, then the target's synchronisation."""
+        settings = self.settings
+        owed = max(0, self.step - settings.learning_starts) // settings.steps_per_update
+        while self.learner.updates < owed and len(self.replay) > 0:
+            batch = self.replay.sample(
+                self.method.ensemble.members, settings.batch_size, self.replay_generator, beta=self.beta()
+            )
+            self.report = self.learner.update(batch)
+            if isinstance(self.method.replay, Prioritized):
+                self.replay.update_priorities(batch.row_MB, self.report.priority_MB)
+        if self.due(settings.target_period) and self.learner.updates:
+            self.learner.sync_target()
+            self.syncs += 1
+
+    def beta(self) -> float | None:
+        """The importance correction of prioritised replay, growing to 1 at the end of the run."""
+        rule = self.method.replay
+        if not isinstance(rule, Prioritized):
+            return None
+        return rule.beta + (1 - rule.beta) * min(1.0, self.step / self.settings.steps)
+
+    def log(self, moment: Moment) -> None:
+        """One line of metrics."""
+        line: dict[str, Any] = {
+            "step": self.step,
+            "updates": self.learner.updates,
+            "target_syncs": self.syncs,
+            "replay": len(self.replay),
+            "return": float(np.mean(self.recent)) if self.recent else None,
+            "seconds": round(self.seconds, 3),
+            "steps_per_second": round(self.step / self.seconds, 1) if self.seconds else None,
+        }
+        if self.report is not None:
+            line |= {
+                "loss": float(self.report.loss),
+                "grad_norm": float(self.report.grad_norm),
+                "q": float(self.report.q),
+                "target": float(self.report.target),
+            }
+        if moment.values is not None:
+            taken = torch.from_numpy(moment.actions)[:, None]
+            coefficient_K = self.actor.coefficients()
+            line |= {
+                "epistemic": float(moment.values.epistemic.gather(1, taken).mean()),
+                "aleatoric": float(moment.values.aleatoric.gather(1, taken).mean()),
+                "coefficient_min": float(coefficient_K.min()),
+                "coefficient_max": float(coefficient_K.max()),
+            }
+        self.refuse_lost_loss(line)
+        self.journals["metrics"].write(line)
+        for mirror in self.mirrors:
+            mirror.write(line)
+        self.display.metrics(self, line)
+
+    def refuse_lost_loss(self, line: Mapping[str, Any]) -> None:
+        if not abs(line.get("loss", 0.0)) < EXPLODED:
+            raise JobFailed(
+                f"The loss became {line['loss']} at step {self.step}; the last good checkpoint in {self.folder.path} "
+                "is kept: try a lower learning_rate, a smaller clip_norm, or reward_scaling=true."
+            )
+
+    def judge(self, episodes: int, final: bool = False) -> dict[str, Episodes]:
+        """Evaluate on both splits and write it down."""
+        judged = {}
+        for split, examiner in self.examiners.items():
+            protocol = Protocol(str(examiner.lanes.contexts), episodes, self.settings.eval_epsilon)
+            with self.display.judging(split, episodes) as on_episode:
+                judged[split] = examiner.examine(
+                    self.policy, protocol, torch_generator(self.seed, f"eval-{split}", self.step), on_episode
+                )
+            line = {"step": self.step, "split": split, "final": final, **judged[split].to_json()}
+            self.journals["evals"].write(line)
+            for mirror in self.mirrors:
+                mirror.write({"step": self.step, f"{split}_return": float(judged[split].returns.mean())})
+        self.display.judged(self, judged)
+        return judged
+
+    def save(self) -> None:
+        """A checkpoint of everything the run's future depends on."""
+        if self.report is not None:
+            self.refuse_lost_loss({"loss": float(self.report.loss)})
+        counts_K = self.replay.counts_K.copy()
+        rows = tensors_of(self.replay.rows_since(self.saved_counts_K))
+        self.checkpoints.append_rows(rows, first=self.step, stop=counts_K.tolist())
+        self.checkpoints.forget_rows(self.replay.oldest_K.tolist())
+        self.checkpoints.write(
+            Checkpoint(
+                step=self.step,
+                parts={
+                    "learner": self.learner.state(),
+                    "actor": self.actor.state(),
+                    "replay": tensors_of(self.replay.state()),
+                    "scaler": tensors_of(self.scaler.state()),
+                    "episodes": tensors_of({"return": self.return_K, "length": self.length_K}),
+                },
+                blobs={"world": self.lanes.save()} if self.spec.can_save else {},
+                facts={
+                    "digest": self.folder.digest(),
+                    "journals": {name: journal.length() for name, journal in self.journals.items()},
+                    "replay_generator": self.replay_generator.bit_generator.state,
+                    "recent": list(self.recent),
+                    "seconds": self.seconds,
+                    "syncs": self.syncs,
+                    "mirrors": {mirror.name: mirror.run_id for mirror in self.mirrors},
+                },
+            )
+        )
+        self.saved_counts_K = counts_K
+        self.display.saved(self)
+
+    def begin(self) -> None:
+        """From step 0; what a run that never reached a checkpoint left behind is forgotten."""
+        if any(journal.length() for journal in self.journals.values()):
+            self.display.say("No checkpoint was reached before; starting again from step 0.")
+        for journal in self.journals.values():
+            journal.cut(0)
+
+    def restore(self) -> None:
+        """Continue from the newest good checkpoint."""
+        checkpoint = self.checkpoints.newest(print_warning)
+        facts = checkpoint.facts
+        if facts["digest"] != self.folder.digest():
+            raise EdeError(
+                f"{self.folder.path}/config.json was changed since its checkpoint; undo the change, or train anew."
+            )
+        self.learner.load(dict(checkpoint.parts["learner"]))
+        self.actor.load(dict(checkpoint.parts["actor"]))
+        for rows in checkpoint.shards:
+            self.replay.extend({name: tensor.numpy() for name, tensor in rows.items()})
+        self.replay.load_state({name: tensor.numpy() for name, tensor in checkpoint.parts["replay"].items()})
+        self.scaler.load({name: tensor.numpy() for name, tensor in checkpoint.parts["scaler"].items()})
+        self.return_K = checkpoint.parts["episodes"]["return"].numpy().copy()
+        self.length_K = checkpoint.parts["episodes"]["length"].numpy().copy()
+        self.step, self.seconds, self.syncs = checkpoint.step, float(facts["seconds"]), int(facts["syncs"])
+        self.recent.extend(facts["recent"])
+        self.replay_generator.bit_generator.state = facts["replay_generator"]
+        self.saved_counts_K = self.replay.counts_K.copy()
+        for name, journal in self.journals.items():
+            journal.cut(int(facts["journals"][name]))
+        if "world" in checkpoint.blobs:
+            self.lanes.restore(checkpoint.blobs["world"])
+        else:
+            self.begin_episodes_anew()
+        self.display.say(f"Resumed {self.folder.path} at step {self.step:,}.")
+
+    def begin_episodes_anew(self) -> None:
+        """Where the world cannot be restored: its running episodes are lost, and nothing is joined across the gap."""
+        self.display.say(
+            f"{self.spec.backend} cannot restore running episodes: new ones begin, all else continues."
+        )
+        self.replay.interrupt()
+        self.actor.begin_episodes()
+        self.return_K[:], self.length_K[:] = 0.0, 0

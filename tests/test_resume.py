@@ -1,0 +1,158 @@
+"""Killed at any moment, a run ends as if nothing had happened: to the bit."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ede.display import Display
+from ede.errors import EdeError
+from ede.train import resume, train
+from runs_alike import assert_alike, story
+
+STEPS = {"bigfish-simple": 4_000, "procgen/bigfish": 1_280, "crafter": 800, "gym/CartPole-v1": 2_000}
+SETTINGS = {"checkpoint_period": 160, "threads": 1}
+
+
+def start(words: list[str]) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "ede.cli", *words],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def wait_for_growth(process: subprocess.Popen[bytes], path: Path, lines: int) -> None:
+    """Until the file has some more lines than now, or the process has ended."""
+
+    def count() -> int:
+        return path.read_bytes().count(b"\n") if path.exists() else 0
+
+    goal = count() + lines
+    while process.poll() is None and count() < goal:
+        time.sleep(0.002)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("task", "kills"), [("bigfish-simple", 4), ("procgen/bigfish", 2), ("crafter", 2)])
+def test_kill_nine_and_resume_equals_the_uninterrupted_run(tmp_path: Path, task: str, kills: int) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    train(task, preset="smoke", steps=STEPS[task], settings=SETTINGS, out=whole, display=Display())
+    chance = random.Random(1)
+    words = ["train", task, "--preset", "smoke", "--steps", str(STEPS[task]), "--out", str(killed)]
+    words += [f"--set={name}={value}" for name, value in SETTINGS.items()]
+    done_kills = 0
+    for _ in range(kills):
+        process = start(words)
+        wait_for_growth(process, killed / "metrics.jsonl", chance.randint(1, 6))
+        time.sleep(chance.random() * 0.05)
+        process.send_signal(signal.SIGKILL)
+        done_kills += process.wait() == -signal.SIGKILL
+        words = ["resume", str(killed)]
+    assert done_kills >= 1
+    if not (killed / "DONE").exists():
+        resume(killed, display=Display())
+    assert_alike(whole, killed)
+
+
+def test_the_same_seed_tells_the_same_story_and_another_seed_another(tmp_path: Path) -> None:
+    runs = {name: tmp_path / name for name in ("one", "same", "other")}
+    for name, path in runs.items():
+        train(
+            "bigfish-simple", preset="smoke", seed=3 if name == "other" else 2, out=path, display=Display(),
+            settings={"threads": 1},
+        )  # fmt: skip
+    assert_alike(runs["one"], runs["same"])
+    one, other = story(runs["one"]), story(runs["other"])
+    for name in ("episodes", "evals", "metrics", "files", "rows"):
+        assert one[name] != other[name], name
+
+
+def test_sigterm_saves_and_leaves(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start(["train", "bigfish-simple", "--preset", "smoke", "--steps", "400000", "--out", str(run)])
+    wait_for_growth(process, run / "metrics.jsonl", 3)
+    process.terminate()
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert process.stderr is not None
+    assert b"Traceback" not in process.stderr.read()
+    saved = max((run / "checkpoints").glob("step-*"))
+    last = (run / "metrics.jsonl").read_text().splitlines()[-1]
+    assert int(saved.name.removeprefix("step-")) >= int(last.split('"step": ')[1].split(",")[0])
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    from ede.runs import RunFolder
+
+    train("bigfish-simple", preset="smoke", steps=320, out=tmp_path / "run", display=Display())
+    folder = RunFolder.open(tmp_path / "run")
+    (folder.path / "DONE").unlink()
+    with folder.lock(), pytest.raises(EdeError, match="in use by another process"):
+        resume(folder.path, display=Display())
+
+
+def test_a_changed_setting_is_refused_and_nothing_lost(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train("bigfish-simple", preset="smoke", steps=320, out=run, display=Display())
+    (run / "DONE").unlink()
+    config = run / "config.json"
+    before = config.read_text()
+    config.write_text(before.replace('"gamma": 0.97', '"gamma": 0.9'))
+    with pytest.raises(EdeError, match="was changed since its checkpoint"):
+        resume(run, display=Display())
+    config.write_text(before)
+    resume(run, display=Display())
+    assert (run / "DONE").exists()
+
+
+def test_a_run_is_not_overwritten_and_a_finished_one_not_resumed(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train("bigfish-simple", preset="smoke", steps=320, out=run, display=Display())
+    with pytest.raises(EdeError, match="already holds a run"):
+        train("bigfish-simple", preset="smoke", steps=320, out=run, display=Display())
+    with pytest.raises(EdeError, match="is finished"):
+        resume(run, display=Display())
+
+
+def test_a_world_that_cannot_restore_says_so_and_continues(tmp_path: Path) -> None:
+    class Listening(Display):
+        def __init__(self) -> None:
+            self.heard: list[str] = []
+
+        def say(self, text: str) -> None:
+            self.heard.append(text)
+
+    run, ears = tmp_path / "run", Listening()
+    options = {"world_options": "backend=envpool", "checkpoint_period": 160}
+    train("procgen/bigfish", preset="smoke", steps=640, settings=options, out=run, display=Display())
+    (run / "DONE").unlink()
+    newest = max((run / "checkpoints").glob("step-*"))
+    for file in newest.iterdir():
+        file.unlink()
+    newest.rmdir()
+    resume(run, display=ears)
+    assert any("cannot restore running episodes" in text for text in ears.heard)
+    assert (run / "DONE").exists()
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_checkpoint(tmp_path: Path) -> None:
+    from ede.errors import JobFailed
+
+    run = tmp_path / "run"
+    with pytest.raises(JobFailed, match="try a lower learning_rate"):
+        train(
+            "bigfish-simple", method="dqn", preset="smoke", out=run, display=Display(), steps=20_000,
+            settings={"learning_rate": 1e30, "learning_starts": 2_000, "checkpoint_period": 1_000},
+        )  # fmt: skip
+    kept = [int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*")]
+    assert kept
+    assert max(kept) <= 2_064
