@@ -6,6 +6,7 @@ Axis letters: T trials, C checkpoints, S states, A actions; pair 2 is (training,
 from __future__ import annotations
 
 import math
+import os
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -119,6 +120,35 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Study:
+    """Rows of one size, and the questions that are asked of them."""
+
+    size: Size
+    rows: tuple[Row, ...]
+
+    def row(self, world: str, method: str, value: float) -> Row | None:
+        return next((row for row in self.rows if row.cell == (world, method, value)), None)
+
+    def sweep(self, world: str, method: str) -> tuple[Row, ...]:
+        """The method's rows in that world, by value."""
+        found = [row for row in self.rows if row.cell[:2] == (world, method)]
+        return tuple(sorted(found, key=lambda row: row.cell.value))
+
+    def best(self, world: str, method: str) -> Row | None:
+        """The row of the highest mean test return; the published value wins a tie, then the smallest."""
+        published = METHODS[method].published
+        return max(
+            self.sweep(world, method),
+            key=lambda row: (row.mean[1], row.cell.value == published, -row.cell.value),
+            default=None,
+        )
+
+    def missing(self, wanted: Iterable[Cell]) -> tuple[Cell, ...]:
+        have = {row.cell for row in self.rows}
+        return tuple(cell for cell in wanted if cell not in have)
+
+
+@dataclass(frozen=True)
 class Trials:
     """The raw outcome of a cell."""
 
@@ -159,6 +189,11 @@ def streams(cell: Cell, trials: int, seed: int) -> npt.NDArray[np.uint64]:
     sequence = np.random.SeedSequence([seed, key])
     state: npt.NDArray[Any] = sequence.generate_state(2 * trials, np.uint64)
     return state.reshape(trials, 2, 1)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 Task = Callable[[], None]

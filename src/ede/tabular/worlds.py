@@ -78,7 +78,8 @@ class World:
             np.clip(y_S + dy, 0, self.height - 1) * self.width + np.clip(x_S + dx, 0, self.width - 1)
             for dx, dy in _MOVES
         ]
-        return np.stack(columns, axis=1).astype(np.int64)
+        next_SA: Integers = np.stack(columns, axis=1)
+        return next_SA
 
     @cached_property
     def blown_S(self) -> Integers:
