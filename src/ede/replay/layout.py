@@ -1,0 +1,88 @@
+"""How rows lie in memory: their columns, how many there are, and what they cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, prod
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ede.errors import EdeError
+from ede.memory import available_disk, available_on
+from ede.replay.sum_tree import SumTree
+
+Ints = npt.NDArray[np.int64]
+
+RUNNING, TERMINATED, TRUNCATED, LAST_FRAME, GAP = range(5)
+"""What follows a row: its episode's next row; the end; a cut with its last frame in the next row. The other two are
+no transitions: that last frame itself, and a place where the lane was reset without an end."""
+
+COLUMNS: dict[str, npt.DTypeLike] = {
+    "action": np.int32,
+    "reward": np.float32,
+    "kind": np.uint8,
+    "context": np.int32,
+    "age": np.uint8,
+}
+"""Beside the frame; ``age`` counts the earlier frames of the episode that belong to the row's stack."""
+
+
+@dataclass(frozen=True)
+class Priority:
+    """Proportional prioritisation (Schaul et al. 2016, as in Rainbow)."""
+
+    alpha: float = 0.5
+    """Exponent of the priorities (paper table: Rainbow on Crafter)."""
+    beta: float = 0.4
+    """Exponent of the importance weights where ``sample`` is not given one; the paper raises it to 1."""
+
+
+def replay_bytes(
+    *,
+    capacity: int,
+    lanes: int,
+    obs_shape: tuple[int, ...],
+    obs_dtype: str,
+    n_step: int = 1,
+    stack: int = 1,
+    mask_probability: float | None = None,
+    members: int = 1,
+    priority: Priority | None = None,
+) -> int:
+    """What a ``Replay`` of this shape will hold, without allocating it."""
+    rows = lanes * rows_per_lane(capacity, lanes, n_step, stack)
+    beside = sum(np.dtype(dtype).itemsize for dtype in COLUMNS.values()) + 1  # 1: whether it can be sampled
+    frame = prod(obs_shape) * np.dtype(obs_dtype).itemsize
+    mask = 0 if mask_probability is None else members
+    return rows * (frame + beside + mask) + (SumTree.bytes_for(rows) if priority else 0)
+
+
+def rows_per_lane(capacity: int, lanes: int, n_step: int, stack: int) -> int:
+    """Room for the capacity and for the rows at both ends of the ring that lack their future or their past."""
+    return ceil(capacity / lanes) + n_step + stack - 1
+
+
+def spans(start_K: Ints, stop_K: Ints) -> tuple[Ints, Ints]:
+    """Lanes and row numbers of start_K[k] … stop_K[k] − 1, lane after lane."""
+    length_K = np.maximum(stop_K - start_K, 0)
+    lane_L = np.repeat(np.arange(len(start_K)), length_K)
+    first_L = np.repeat(np.cumsum(length_K) - length_K, length_K)
+    return lane_L, start_K[lane_L] + np.arange(len(lane_L)) - first_L
+
+
+def allocate_frames(shape: tuple[int, ...], dtype: str, device: torch.device, path: Path | None) -> Tensor:
+    """Zeros, every page touched, so that memory that is not there is missed now and not hours later."""
+    needed = prod(shape) * np.dtype(dtype).itemsize
+    free = available_disk(path) if path else available_on(device)
+    if needed > free:
+        where, way = ("on the disk", "") if path else ("in memory", " or keep its frames in a file")
+        raise EdeError(
+            f"The replay's frames need {needed:,} bytes and {free:,} are free {where}; choose a smaller replay{way}."
+        )
+    if path:
+        return torch.from_numpy(np.memmap(path, dtype, mode="w+", shape=shape)).zero_()
+    return torch.empty(shape, dtype=getattr(torch, dtype), device=device).zero_()
