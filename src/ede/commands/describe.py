@@ -104,8 +104,9 @@ def part_rows(method: Method) -> Iterator[PartRow]:
     for role in ("ensemble", "target", "encoder_gradient", "replay", "explorer", "coefficient"):
         part = getattr(method, role)
         yield PartRow(role.replace("_", " "), repr(part), _what(part), part.equations)
-    for part in filter(None, (method.noisy, method.anchor)):
-        yield PartRow(type(part).__name__.lower(), repr(part), _what(part), part.equations)
+    for role in ("noisy", "anchor"):
+        if part := getattr(method, role):
+            yield PartRow(role, repr(part), _what(part), part.equations)
     if method.dueling:
         yield PartRow("dueling", "–", "A value and advantages add up to the outputs.", "Wang et al. 2016")
     if method.task_id:
