@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -211,24 +212,18 @@ NAMES_AS_DATA = ("methods.py", "commands/*.py", "paper/*.py", "sweep*.py", "swee
 
 
 def decides_by_name(tree: ast.AST) -> list[str]:
-    """String constants equal to a method's name, apart from the package's own name where it decides nothing.
+    """Expressions with a string equal to a method's name.
 
-    ``ede`` is the package too, so it counts only where code compares it or looks it up.
+    ``ede`` is the package and the command too, so it counts only where a method is compared or looked up by it.
     """
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and node.value in METHODS and node.value != "ede":
-            found.append(str(node.value))
-        keys: list[ast.expr] = []
-        if isinstance(node, ast.Compare):
-            keys = [node.left, *node.comparators]
-        elif isinstance(node, ast.Subscript):
-            keys = [node.slice]
-        elif isinstance(node, ast.MatchValue):
-            keys = [node.value]
-        for key in keys:
-            parts = getattr(key, "elts", [key])
-            found += ["ede" for part in parts if isinstance(part, ast.Constant) and part.value == "ede"]
+            found.append(repr(node.value))
+        elif isinstance(node, ast.Compare | ast.Subscript | ast.Match):
+            code = ast.unparse(node)
+            if re.search(r"method|name", code, re.IGNORECASE) and "'ede'" in code:
+                found.append(code)
     return found
 
 
