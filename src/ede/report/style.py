@@ -82,23 +82,43 @@ def figure(width: Width = "column", height: float = 2.2) -> Iterator[Figure]:
         yield Figure(figsize=(WIDTHS[width], height), layout="constrained")
 
 
-def save(drawing: Figure, out_dir: Path, name: str) -> tuple[Path, Path]:
+_ANONYMOUS: dict[str, dict[str, None]] = {
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "png": {"Software": None},
+}
+"""What a file would say of when and by what it was made, left out so that its bytes can be compared."""
+
+
+def save(
+    drawing: Figure, out_dir: Path, name: str, formats: tuple[str, ...] = ("pdf", "png")
+) -> tuple[Path, ...]:
     """Write ``name.pdf`` and ``name.png``; the same drawing gives the same bytes on any day."""
     out_dir.mkdir(parents=True, exist_ok=True)
-    pdf, png = out_dir / f"{name}.pdf", out_dir / f"{name}.png"
+    paths = tuple(out_dir / f"{name}.{kind}" for kind in formats)
     with _matplotlib().rc_context(_STYLE):
-        drawing.savefig(pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None})
-        drawing.savefig(png, metadata={"Software": None})
-    return pdf, png
+        _settle(drawing)
+        for path in paths:
+            drawing.savefig(path, metadata=_ANONYMOUS[path.suffix[1:]])
+    return paths
 
 
 def svg(drawing: Figure, name: str) -> str:
     """The drawing as one ``<svg>`` element to stand inside a page; ``name`` keeps its ids from clashing."""
     text = io.StringIO()
     with _matplotlib().rc_context({**_STYLE, "svg.hashsalt": name, "svg.id": name}):
+        _settle(drawing)
         drawing.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     source = text.getvalue()
     return source[source.index("<svg") :]
+
+
+def _settle(drawing: Figure) -> None:
+    """Lay the figure out once: three formats would otherwise solve the same layout three times."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    if isinstance(drawing.get_layout_engine(), ConstrainedLayoutEngine):
+        drawing.draw_without_rendering()
+        drawing.set_layout_engine("none")
 
 
 def _matplotlib() -> Any:
