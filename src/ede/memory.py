@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:  # worlds ask for memory, and do not wait for torch
+    import torch
 
 
 def available_memory() -> int:
@@ -25,6 +27,8 @@ def available_memory() -> int:
 def available_on(device: torch.device) -> int:
     """Bytes that fit on a device now."""
     if device.type == "cuda":
+        import torch
+
         return torch.cuda.mem_get_info(device)[0]
     return available_memory()
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy.typing as npt
 from ede.contexts import LIMIT, Contexts
 from ede.envs.contract import Lanes, WorldSpec
 from ede.errors import EdeError
+from ede.memory import available_memory
 
 ACTION_NAMES = (
     *("left down", "left", "left up", "down", "nothing", "up", "right down", "right", "right up"),
@@ -257,19 +257,6 @@ def _check_memory(setup: Setup, backend: Backend) -> None:
             f"{setup.lanes} lanes of {setup.task} need about {needed / 2**30:.1f} GiB and "
             f"{available / 2**30:.1f} GiB are free; ask for at most {available // backend.bytes_a_lane} lanes."
         )
-
-
-def available_memory() -> int:
-    """Bytes this process may still take: the machine's, or its control group's where that is tighter."""
-    free = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    machine = Path("/proc/meminfo")
-    if machine.exists():
-        words = dict(line.split(":") for line in machine.read_text().splitlines())
-        free = [int(words["MemAvailable"].split()[0]) * 1024]
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-    if limit.exists() and used.exists() and limit.read_text().strip() != "max":
-        free.append(int(limit.read_text()) - int(used.read_text()))
-    return max(0, min(free))
 
 
 def checked_actions(action_K: npt.NDArray[np.integer[Any]], lanes: int) -> npt.NDArray[np.int32]:

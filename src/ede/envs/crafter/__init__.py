@@ -11,8 +11,8 @@ from typing import Any
 from ede.contexts import Contexts
 from ede.envs.contract import Lanes
 from ede.envs.crafter.score import ACHIEVEMENTS, score, success_rates
-from ede.envs.procgen import available_memory
 from ede.errors import EdeError
+from ede.memory import available_memory
 
 __all__ = ["ACHIEVEMENTS", "OBSERVATIONS", "make", "score", "success_rates"]
 
