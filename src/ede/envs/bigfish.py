@@ -193,13 +193,16 @@ class Bigfish(Lanes):
             time_K=np.zeros(lanes, np.int32),
             context_K=np.zeros(lanes, np.int64),
         )
-        self._obs: npt.NDArray[np.uint8] | None = None
+        self._has_begun = False
+
+    def _check_begun(self) -> None:
+        if not self._has_begun:
+            raise EdeError("Call reset before the first step of bigfish-simple.")
 
     @property
     def obs(self) -> Observations:
-        if self._obs is None:
-            raise EdeError("Call reset before the first step of bigfish-simple.")
-        return self._obs
+        self._check_begun()
+        return self._state.paint()
 
     @property
     def context(self) -> npt.NDArray[np.int64]:
@@ -211,16 +214,17 @@ class Bigfish(Lanes):
 
     def reset(self) -> Observations:
         self._begin(self._all_K)
-        self._obs = self._state.paint()
-        return self._obs
+        self._has_begun = True
+        return self.obs
 
     def choose(self, context_K: npt.NDArray[np.integer[Any]]) -> Observations:
         self._schedule.choose(context_K)
         return self.reset()
 
     def step(self, actions: npt.NDArray[np.integer[Any]]) -> Step:
-        assert self.obs is not None
+        self._check_begun()
         assert actions.shape == (self.lanes,), f"one action a lane, not {actions.shape}"
+        assert actions.min() >= 0, "actions are 0 to 4"
         state = self._state
         agent_K2 = state.agent_K2
         agent_K2[:, 0] += _ROW_CHANGE[actions]
@@ -251,18 +255,17 @@ class Bigfish(Lanes):
         if len(ended_E):
             self._begin(ended_E)
             obs[ended_E] = state.paint(ended_E)
-        self._obs = obs
         return Step(obs, reward_K, terminated_K, truncated_K, context_K, final_obs)
 
     def save(self) -> bytes:
-        arrays = {**vars(self._state), **self._schedule.arrays(), "begun": np.array(self._obs is not None)}
+        arrays = {**vars(self._state), **self._schedule.arrays(), "has_begun": np.array([self._has_begun])}
         return pack(self, arrays, starts=self.starts)
 
     def restore(self, state: bytes) -> None:
         arrays = unpack(self, state, starts=self.starts)
         self._schedule.load(arrays)
         self._state = _State(**{field.name: arrays[field.name] for field in fields(_State)})
-        self._obs = self._state.paint() if arrays["begun"] else None
+        self._has_begun = bool(arrays["has_begun"][0])
 
 
 def make(name: str, *, lanes: int, contexts: Contexts, seed: int, starts: str = "bay") -> Lanes:

@@ -68,9 +68,9 @@ class Schedule:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         chosen_K = np.zeros(0, np.int64) if self._chosen_K is None else self._chosen_K
-        return {"seed": np.array(self._seed), "episode_K": self._episode_K.copy(), "chosen_K": chosen_K}
+        return {"seed": np.array([self._seed]), "episode_K": self._episode_K.copy(), "chosen_K": chosen_K}
 
     def load(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        self._seed = int(arrays["seed"])
+        self._seed = int(arrays["seed"][0])
         self._episode_K = arrays["episode_K"].astype(np.int64)
         self._chosen_K = arrays["chosen_K"].astype(np.int64) if len(arrays["chosen_K"]) else None

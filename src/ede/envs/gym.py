@@ -157,11 +157,14 @@ class GymLanes(Lanes):
         self._length_K = np.zeros(lanes, np.int64)
         self._obs: Observations | None = None
 
+    def _not_begun(self) -> EdeError:
+        return EdeError(f"Call reset before the first step of {self.spec.task}.")
+
     @property
     def obs(self) -> Observations:
         if self._obs is None:
-            raise EdeError(f"Call reset before the first step of {self.spec.task}.")
-        return self._obs
+            raise self._not_begun()
+        return self._obs.copy()
 
     @property
     def context(self) -> npt.NDArray[np.int64]:
@@ -181,7 +184,7 @@ class GymLanes(Lanes):
 
     def reset(self) -> Observations:
         self._obs = self._begin(self._all_K)
-        return self._obs
+        return self.obs
 
     def choose(self, context_K: npt.NDArray[np.integer[Any]]) -> Observations:
         self._schedule.choose(context_K)
@@ -194,7 +197,8 @@ class GymLanes(Lanes):
         self._length_K += 1
 
     def step(self, actions: npt.NDArray[np.integer[Any]]) -> Step:
-        assert self.obs is not None
+        if self._obs is None:
+            raise self._not_begun()
         assert actions.shape == (self.lanes,), f"one action a lane, not {actions.shape}"
         self._remember(actions)
         raw_K, reward_K, terminated_K, truncated_K, _ = self._envs.step(actions + self._first_action)
@@ -206,7 +210,7 @@ class GymLanes(Lanes):
         if len(ended_E):
             obs = self._begin(ended_E)
         self._obs = obs
-        return Step(obs, reward_K.astype(np.float32), terminated_K, truncated_K, context_K, final_obs)
+        return Step(self.obs, reward_K.astype(np.float32), terminated_K, truncated_K, context_K, final_obs)
 
     def save(self) -> bytes:
         played_TK = np.arange(len(self._actions_TK))[:, None] < self._length_K
