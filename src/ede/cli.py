@@ -59,7 +59,7 @@ def parse(settings: Callable[..., Settings], command: str, arguments: Sequence[s
         settings,
         prog=f"ede {command}",
         args=list(arguments),
-        config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.FlagCreatePairsOff),
+        config=(tyro.conf.CascadeSubcommandArgs,),
     )
 
 

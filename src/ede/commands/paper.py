@@ -14,10 +14,7 @@ from ede.errors import EdeError
 
 @dataclass(frozen=True)
 class Paper:
-    """Draw a figure or table of the paper; every number is marked published, measured here or not yet.
-
-    `ede paper --list` shows every item with a sentence.
-    """
+    """Draw a figure or table of the paper; every number is marked published, measured here or not yet."""
 
     item: Annotated[str, tyro.conf.Positional] = ""
     """The figure or table to draw."""
@@ -29,19 +26,22 @@ class Paper:
     """Run folders, or folders that hold them."""
     seed: int = 0
     """Seed of bootstrap draws and simulations."""
+    list: bool = False
+    """Show every item with a sentence, and draw none."""
 
 
 def main(arguments: list[str]) -> int:
+    settings = parse(Paper, "paper", arguments)
+
     from ede.paper import find, items
     from ede.paper.item import Request
 
-    if arguments == ["--list"]:
+    if settings.list:
         known = items()
         width = max(map(len, known))
         for item in known.values():
             print(f"{item.name:<{width}}  {item.sentence}")
         return 0
-    settings = parse(Paper, "paper", arguments)
     if not settings.item:
         raise EdeError("Name a figure or table of the paper; `ede paper --list` shows them all.")
     out = settings.out or Path("paper") / settings.item
