@@ -110,7 +110,7 @@ class Game(crafter.Env):  # type: ignore[misc, name-defined]
         """The present view at another size, for people. The game goes on as if nobody had looked."""
         random = self._world.random.state
         before = random.get_state()
-        image: npt.NDArray[np.uint8] = self.render(np.array((pixels, pixels)))
+        image: npt.NDArray[np.uint8] = self.render((pixels, pixels))
         random.set_state(before)
         return image
 
@@ -118,7 +118,7 @@ class Game(crafter.Env):  # type: ignore[misc, name-defined]
         self, chunk: tuple[int, ...], things: Any, kind: type, material: str, *rule: Any
     ) -> None:
         """Ask the package only where a creature may come or go; elsewhere it would neither act nor draw."""
-        number = sum(isinstance(thing, kind) for thing in things)
+        number = len([thing for thing in things if isinstance(thing, kind)])
         least, most = rule[-1](number, self._world.space(chunk, material))
         if not int(least) <= number <= int(most):
             super()._balance_object(chunk, things, kind, material, *rule)

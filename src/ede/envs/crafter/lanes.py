@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from ede.contexts import LIMIT, Contexts
 from ede.envs.contract import Lanes, Observations, Step, WorldSpec
@@ -21,8 +22,9 @@ from ede.errors import EdeError
 GREY = (84, 84, 1)
 Frames = npt.NDArray[np.uint8]
 
-_NEAREST = ((np.arange(GREY[0]) + 0.5) * FRAME[0] / GREY[0]).astype(np.intp)
-"""The pixel of 64 under the centre of each pixel of 84: Pillow's nearest resize."""
+_RULER = Image.fromarray(np.arange(FRAME[0], dtype=np.uint8)[None])
+_NEAREST = np.asarray(_RULER.resize((GREY[0], 1), Image.Resampling.NEAREST))[0].astype(np.intp)
+"""The pixel of 64 that each pixel of 84 shows: Pillow's nearest resize, which rounds ties in its own way."""
 
 
 def grey84(frame_K: Frames) -> Frames:

@@ -135,7 +135,7 @@ class World(engine.World):  # type: ignore[misc]
         self._obj_map = self._wide_objects[inner]
         self._mat_map[:] = 0
         self._kinds = np.zeros(256, np.uint8)
-        self._space: dict[tuple[tuple[int, ...], str], int] = {}
+        self._space: dict[tuple[tuple[int, ...], str | None], int] = {}
 
     @property
     def materials(self) -> npt.NDArray[np.uint8]:
@@ -148,8 +148,10 @@ class World(engine.World):  # type: ignore[misc]
 
     def __setitem__(self, pos: Any, material: str) -> None:
         x, y = pos
+        before = self._names[self._mat_map[x, y]]
         self._mat_map[x, y] = self._mat_ids[material]
-        self._space.clear()
+        for changed in (before, material):
+            self._space.pop((self.chunk_key(pos), changed), None)
 
     def __getitem__(self, pos: Any) -> tuple[str | None, Any]:
         x, y = pos
@@ -162,7 +164,7 @@ class World(engine.World):  # type: ignore[misc]
         return self._keys[x // 12][y // 12]  # type: ignore[no-any-return]
 
     def space(self, chunk: tuple[int, ...], material: str) -> int:
-        """How many cells of a chunk are of a material; remembered until the map changes."""
+        """How many cells of a chunk are of a material; remembered until one comes or goes."""
         key = chunk, material
         if key not in self._space:
             self._space[key] = int(self.mask(*chunk, material).sum())
@@ -205,21 +207,20 @@ class World(engine.World):  # type: ignore[misc]
         return len(self._objects)
 
     def near(self, thing: Any, reach: int, before: int) -> list[Any]:
-        """The other things nearer than ``reach`` steps that were ``before``-th or earlier, in order of entry."""
-        left, top = max(0, thing.x - reach), max(0, thing.y - reach)
-        window = self._obj_map[left : thing.x + reach, top : thing.y + reach]
-        found = []
-        for index in sorted(window[window > 0].tolist()):
-            other = self._objects[index]
-            if index < before and other is not thing and thing.distance(other) < reach:
-                found.append(other)
-        return found
+        """The other things nearer than ``reach`` steps whose index is below ``before``, in order of entry."""
+        x, y = thing.x, thing.y
+        window = self._obj_map[max(0, x - reach) : x + reach, max(0, y - reach) : y + reach]
+        found = [self._objects[index] for index in sorted(window[window > 0].tolist()) if index < before]
+        return [
+            other for other in found if other is not thing and abs(other.x - x) + abs(other.y - y) < reach
+        ]
 
     def semantic(self) -> npt.NDArray[np.uint8]:
         """The package's semantic view: a cell's material, or the creature upon it."""
         canvas = self._mat_map.copy()
-        where = self._obj_map.nonzero()
-        canvas[where] = self._kinds[self._obj_map[where]]
+        indices = self._obj_map.reshape(-1)
+        where = np.flatnonzero(indices)
+        canvas.reshape(-1)[where] = self._kinds[indices[where]]
         return canvas
 
     def thing(self, index: int) -> Any:
