@@ -106,6 +106,25 @@ def test_improvement_counts_a_tie_as_half():
         statistics.probability_of_improvement({"a": [1.0]}, {"b": [1.0]}, generator)
 
 
+def test_a_difference_is_that_of_the_values_and_its_interval_that_of_both_sides():
+    x, y = {"a": [0.5, 0.7, 0.9], "b": [0.1, 0.2, 0.3]}, {"b": [0.0, 0.0, 0.0], "a": [0.1, 0.1, 0.1]}
+    found = statistics.difference(x, y, np.random.default_rng(0), metric="mean")
+    assert found.value == pytest.approx((0.7 + 0.2) / 2 - 0.05)
+    assert 0 < found.low < found.value < found.high  # y does not vary: x's own interval, shifted
+    alone = statistics.aggregate(x, np.random.default_rng(0))["mean"]
+    assert found.low == pytest.approx(alone.low - 0.05, abs=0.02)
+
+
+def test_one_run_a_task_has_no_interval():
+    generator = np.random.default_rng(0)
+    scores = {"a": [0.5], "b": [0.7]}
+    found = statistics.aggregate(scores, generator)["iqm"]
+    assert str(found) == "0.600"
+    assert np.isnan([found.low, found.high]).all()
+    assert np.isnan(statistics.difference(scores, scores, generator).low)
+    assert not np.isnan(statistics.difference(scores, {"a": [0.1, 0.2], "b": [0.3]}, generator).low)
+
+
 def test_normalisation_is_by_a_named_table():
     assert statistics.normalise({"climber": [3.0, 12.6]}, "ede_code")["climber"] == pytest.approx([0.0, 1.0])
     by_paper = statistics.normalise({"climber": [3.0]}, "procgen_paper")["climber"][0]

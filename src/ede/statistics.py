@@ -32,14 +32,14 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and the bounds of its interval."""
+    """A value and the bounds of its interval; NaN bounds where one run a task says nothing of the spread."""
 
     value: float
     low: float
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        return f"{self.value:.3f}" + ("" if np.isnan(self.low) else f" [{self.low:.3f}, {self.high:.3f}]")
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,14 @@ def bounds(values: Floats, confidence: float = 0.95) -> tuple[Floats, Floats]:
     return low, high
 
 
+def _estimate(value: Floats, drawn_S: Floats, confidence: float, *sides_TR: Floats) -> Estimate:
+    """A value with the interval of its resamples; none where no task on any side has a second run."""
+    if all(x_TR.shape[-1] == 1 for x_TR in sides_TR):
+        return Estimate(float(value), np.nan, np.nan)
+    low, high = bounds(drawn_S, confidence)
+    return Estimate(float(value), float(low), float(high))
+
+
 def aggregate(
     scores: Scores,
     generator: np.random.Generator,
@@ -179,11 +187,9 @@ def aggregate(
         raise EdeError(f"There is no metric '{unknown[0]}'; choose from {', '.join(METRICS)}.")
     x_TR = padded(scores)
     drawn_STR = resample(x_TR, resamples, generator)
-    found = {}
-    for name in metrics:
-        low, high = bounds(METRICS[name](drawn_STR), confidence)
-        found[name] = Estimate(float(METRICS[name](x_TR)), float(low), float(high))
-    return found
+    return {
+        name: _estimate(METRICS[name](x_TR), METRICS[name](drawn_STR), confidence, x_TR) for name in metrics
+    }
 
 
 # Comparisons
@@ -220,13 +226,30 @@ def probability_of_improvement(
     confidence: float = 0.95,
 ) -> Estimate:
     """How likely a run beats a run of ``baseline`` on a task drawn at random; a tie counts as half a win."""
-    if set(scores) != set(baseline):
-        raise EdeError("A probability of improvement needs the same tasks on both sides.")
-    x_TR = padded(scores)
-    y_TR = padded({task: baseline[task] for task in scores})
+    x_TR, y_TR = _both(scores, baseline)
     drawn_S = _wins(resample(x_TR, resamples, generator), resample(y_TR, resamples, generator))
-    low, high = bounds(drawn_S, confidence)
-    return Estimate(float(_wins(x_TR, y_TR)), float(low), float(high))
+    return _estimate(_wins(x_TR, y_TR), drawn_S, confidence, x_TR, y_TR)
+
+
+def difference(
+    scores: Scores,
+    baseline: Scores,
+    generator: np.random.Generator,
+    metric: str = "iqm",
+    resamples: int = RESAMPLES,
+    confidence: float = 0.95,
+) -> Estimate:
+    """How much higher a metric is than that of ``baseline`` on the same tasks, both sides resampled."""
+    x_TR, y_TR = _both(scores, baseline)
+    measure = METRICS[metric]
+    drawn_S = measure(resample(x_TR, resamples, generator)) - measure(resample(y_TR, resamples, generator))
+    return _estimate(measure(x_TR) - measure(y_TR), drawn_S, confidence, x_TR, y_TR)
+
+
+def _both(scores: Scores, baseline: Scores) -> tuple[Floats, Floats]:
+    if set(scores) != set(baseline):
+        raise EdeError("A comparison needs the same tasks on both sides.")
+    return padded(scores), padded({task: baseline[task] for task in scores})
 
 
 def _wins(x_STR: Floats, y_STR: Floats) -> Floats:

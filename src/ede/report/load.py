@@ -104,9 +104,10 @@ class Run:
 
     @cached_property
     def speed(self) -> float:
-        """The median of its reported environment steps a second."""
+        """Environment steps a second over the whole run, as it last reported them."""
         found = self._metric("steps_per_second")
-        return float(np.nanmedian(found)) if len(found) and not np.isnan(found).all() else np.nan
+        known = found[~np.isnan(found)]
+        return float(known[-1]) if len(known) else np.nan
 
     def curve(self, split: str) -> tuple[Floats, Floats]:
         """(environment steps, mean return) of the evaluations on ``split``; the final one wins its step."""

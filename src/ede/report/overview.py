@@ -171,8 +171,8 @@ def _coverage(comparison: Comparison, where: str) -> list[str]:
     )
     if single and comparison.tasks:
         said.append(
-            f"{where}: with one seed on a task the interval says nothing of how seeds differ "
-            f"there ({', '.join(single)})."
+            f"{where}: with one seed on a task an interval is missing or knows nothing of how seeds differ there "
+            f"({', '.join(single)})."
         )
     return said
 
@@ -214,8 +214,9 @@ def cost(material: Material) -> Section:
     return Section(
         "cost",
         "Cost",
-        "Environment steps a second as the runs measured them (median, while whatever else ran on the machine), "
-        "hours spent over all seeds, and the hours the missing steps would take at that speed, one run after another.",
+        "Environment steps a second over a whole run, evaluations included (median over runs; whatever else ran on "
+        "the machine slowed them), hours spent over all seeds, and the hours the missing steps "
+        "would take at that speed, one run after another.",
         numbers=(
             Numbers(
                 "cost",
