@@ -1,7 +1,7 @@
 """Reward scaling: divide rewards by the running standard deviation of the discounted return.
 
 The authors' published code does this to training rewards before they enter replay, though the paper does not
-say so (`docs/methods.md`); φ and ε are in these units. It belongs to training alone: evaluation returns are raw.
+say so; φ and ε are in these units. It belongs to training alone: evaluation returns are raw.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """``bigfish-simple``: the paper's simplified bigfish (Section 2, Appendix "Simplified Bigfish") as a small CMDP.
 
-A green fish swims in a 10×10 pond with six red fish, each in a row of its own. A smaller fish is eaten, for a
-reward of 1, and the agent grows by one; a fish at least as big as the agent ends the episode. Who has eaten all
-six has won. ``docs/bigfish-simple.md`` draws it.
+A green fish swims in a 10×10 pond with eight red fish, each in a row of its own. A smaller fish is eaten, for a
+reward of 1, and the agent grows by one; a fish at least as big as the agent ends the episode. Who has eaten four
+has won. ``docs/bigfish-simple.md`` draws it.
 
 Axis letters: K lanes, E episodes that begin, F fish, W random words.
 """
@@ -26,8 +26,8 @@ SIZE = 10
 """Rows and columns of the pond; fish swim round its sides, the agent stops at them."""
 FISH = 8
 MEALS = 4
-"""Who has eaten so many fish is full-grown and has won: the nearest fish are enough, most of the pond need
-not be visited, as in the paper's example."""
+"""Who has eaten so many fish is full-grown and has won: the near fish are enough, and the solution of a training
+context leaves much of the pond aside, as in the paper's example."""
 BIRTH_SIZE = 2
 """The agent's first size; it may eat fish smaller than itself."""
 WIN_BONUS = 4.0
