@@ -24,7 +24,7 @@ export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help install run test check check-numpy2 lint format bench clean
+.PHONY: help install run test check check-numpy2 lint coverage format bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 22
@@ -52,8 +52,11 @@ lint: $(INSTALLED) ## format, lint and types, nothing changed
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
-check: lint check-numpy2 ## what CI runs: lint, the core's tests on NumPy 2, every test with coverage
+coverage: $(INSTALLED) ## every test, and how much of the code they reach
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term
+
+check: ## what CI runs: lint, the core's tests on NumPy 2, every test with coverage; all of it even if one fails
+	@$(MAKE) --no-print-directory --keep-going lint check-numpy2 coverage
 
 check-numpy2: $(INSTALLED_NUMPY2) ## the core alone, on NumPy 2: the tests listed in tests/core.txt
 	$(VENV_NUMPY2)/bin/pytest -n $(WORKERS) --dist worksteal -p no:cacheprovider $$(grep -v '^#' tests/core.txt)

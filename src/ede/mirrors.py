@@ -55,7 +55,7 @@ class WeightsAndBiases:
             id=self.run_id,
             resume="allow",
             dir=str(folder.path),
-            mode=os.environ.get("WANDB_MODE", "offline"),
+            mode=None if "WANDB_MODE" in os.environ else "offline",
             config=dict(folder.config),
         )
 

@@ -31,7 +31,9 @@ FAMILIES: dict[str, Family] = {
     family.prefix: family
     for family in (
         Family("procgen", "ede.envs.procgen", "sixteen procedurally generated games, 64×64 RGB"),
-        Family("crafter", "ede.envs.crafter", "survival with 22 achievements, 64×64 RGB or 84×84 grey", False),
+        Family(
+            "crafter", "ede.envs.crafter", "survival with 22 achievements, 64×64 RGB or 84×84 grey", False
+        ),
         Family("bigfish-simple", "ede.envs.bigfish", "the paper's simplified bigfish, for a laptop", False),
         Family("gym", "ede.envs.gym", "any Gymnasium environment with discrete actions, gym/<id>"),
     )
@@ -45,7 +47,9 @@ def make_env(
     prefix, _, name = task.partition("/")
     family = FAMILIES.get(prefix)
     if family is None:
-        known = ", ".join(f"{row.prefix}/<name>" if row.has_names else row.prefix for row in FAMILIES.values())
+        known = ", ".join(
+            f"{row.prefix}/<name>" if row.has_names else row.prefix for row in FAMILIES.values()
+        )
         raise EdeError(f"There is no task '{task}'; the worlds are {known} (see `ede envs`).")
     if family.has_names != bool(name):
         raise EdeError(
