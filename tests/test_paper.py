@@ -3,11 +3,17 @@
 import csv
 import statistics as arithmetic
 
+import numpy as np
 import pytest
 
 from ede.cli import main
 from ede.paper import items
+from ede.paper.experiments import EXPERIMENTS
 from ede.paper.published import META_METHODS, correlations, procgen
+from ede.paper.trained import groups, measured, widened
+from ede.report.achievements import score, success_rates
+from ede.report.load import load
+from synthetic_runs import write_run
 
 METHODS = ["PPO", "MixReg", "PLR", "UCB-DRAC", "PPG", "DAAC", "IDAAC", "EDE"]
 HAND = {  # EDE's test row: (printed mean, easy minimum, easy maximum), game by game
@@ -100,3 +106,96 @@ def test_the_list_names_every_item_and_a_wrong_name_is_refused(capsys):
     assert all(f"{name} " in listed for name in items())
     assert main(["paper", "procgen-tset"]) == 2
     assert "ede paper --list" in capsys.readouterr().err
+
+
+BY_NAME = {experiment.name: experiment for experiment in EXPERIMENTS}
+
+
+def test_the_plan_at_the_published_size_is_whole(tmp_path, run_cli):
+    ran = run_cli("paper", "ablation", "--preset", "paper", "--out", str(tmp_path))
+    plan = rows(tmp_path / "plan.csv")
+    assert len(plan) == 4 * 16 * 5
+    assert {row["method"] for row in plan} == {"qrdqn", "qrdqn_tee", "qrdqn_ucb", "ede"}
+    assert {row["steps"] for row in plan} == {"25000000"}
+    assert {int(row["updates"]) for row in plan} == {(25_000_000 - 128_000) // 64}
+    assert len({(row["task"], row["method"], row["seed"]) for row in plan}) == len(plan)
+    assert f"{len(plan)} runs, 8,000,000,000 environment steps" in ran.out
+    assert "not yet" in ran.out
+
+
+def test_a_plan_carries_what_the_paper_fixed(tmp_path, run_cli):
+    run_cli("paper", "ablation-members", "--preset", "paper", "--out", str(tmp_path))
+    plan = rows(tmp_path / "plan.csv")
+    assert {row["method"] for row in plan} == {"ede_shared_gradient"}
+    assert plan[0]["settings"] == "phi=50.0 tee_lambda=1.0 members=2"
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
+def test_every_claim_is_about_cells_of_its_experiment(experiment):
+    labels = [cell.label for cell in experiment.cells]
+    assert len(set(labels)) == len(labels)
+    assert {label for claim in experiment.claims for label in (claim.upper, claim.lower)} <= set(labels)
+
+
+def test_claims_are_judged_by_the_runs_at_hand(tmp_path, run_cli):
+    for method, level in (("ede", 9.0), ("qrdqn_ucb", 6.0), ("qrdqn", 3.0)):
+        for seed in range(3):
+            write_run(tmp_path / "runs" / f"{method}-{seed}", "bigfish-simple", method, seed, level=level)
+    ran = run_cli("paper", "ablation", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out"))
+    assert ran.code == 0
+    claims = {row["claim"]: row["verdict"] for row in rows(tmp_path / "out" / "ablation-claims.csv")}
+    assert claims["EDE above QR-DQN + UCB"].startswith("holds here")
+    assert claims["QR-DQN + UCB above QR-DQN + TEE"] == "not yet"
+    origins = {row["cell"]: row["origin"] for row in rows(tmp_path / "out" / "ablation.csv")}
+    assert origins == {
+        "QR-DQN": "measured here",
+        "QR-DQN + TEE": "not yet",
+        "QR-DQN + UCB": "measured here",
+        "EDE": "measured here",
+    }
+    assert "100,000 steps" in ran.out
+    assert (tmp_path / "out" / "ablation-bigfish-simple.pdf").exists()
+
+
+def test_a_cell_takes_the_runs_that_change_nothing_else(tmp_path):
+    write_run(tmp_path / "plain", "bigfish-simple", level=1.0)
+    write_run(tmp_path / "other-lambda", "bigfish-simple", level=9.0, tee_lambda=0.9)
+    write_run(tmp_path / "other-phi", "bigfish-simple", level=5.0, phi=10.0)
+    runs = load([tmp_path]).runs
+    assert [run.path.name for group in groups(BY_NAME["ablation"], runs) for run in group.runs] == ["plain"]
+    by_phi = {group.label: group.runs[0].path.name for group in groups(BY_NAME["ablation-phi"], runs)}
+    assert by_phi == {"φ = 10.0": "other-phi", "φ = 30.0": "plain"}
+
+
+def test_a_study_shows_values_the_paper_did_not_try(tmp_path):
+    for phi in (1.0, 30.0):
+        write_run(tmp_path / str(phi), "bigfish-simple", phi=phi)
+    write_run(tmp_path / "elsewhere", "gym/MiniGrid-Empty-8x8-v0", phi=7.0)
+    found = widened(BY_NAME["ablation-phi"], load([tmp_path]).runs)
+    assert [cell.label for cell in found.cells] == ["φ = 1.0", "φ = 10.0", "φ = 20.0", "φ = 30.0", "φ = 50.0"]
+
+
+def test_crafters_table_sets_ours_beside_the_published(tmp_path, run_cli):
+    for seed in (0, 1):
+        write_run(tmp_path / "runs" / str(seed), "crafter", "ede_thompson", seed, achievements=True)
+    write_run(tmp_path / "runs" / "half", "crafter", "rainbow", achievements=True, reached=0.5)
+    runs = load([tmp_path / "runs"]).runs
+    (found,) = measured(BY_NAME["crafter-table"], groups(BY_NAME["crafter-table"], runs))
+    assert set(found.scores) == {"EDE"}  # the unfinished run has no score
+    np.testing.assert_allclose(
+        found.scores["EDE"]["crafter"], [score(success_rates(run)) for run in runs if run.finished]
+    )
+    run_cli("paper", "crafter-table", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out"))
+    table = rows(tmp_path / "out" / "crafter-table.csv")
+    assert [row["value"] for row in table if (row["cell"], row["origin"]) == ("LSTM-SPCNN", "published")] == [
+        "12.1 ± 0.8"
+    ]
+    assert {row["origin"] for row in table if row["cell"] == "EDE"} == {"published", "measured here"}
+    assert (tmp_path / "out" / "crafter-table.png").exists()
+
+
+def test_procgen_items_take_no_runs_of_other_worlds(tmp_path):
+    write_run(tmp_path / "fish", "procgen/bigfish")
+    write_run(tmp_path / "grid", "gym/MiniGrid-Empty-8x8-v0")
+    found = groups(BY_NAME["procgen-main"], load([tmp_path]).runs)
+    assert [group.task for group in found] == ["procgen/bigfish"]

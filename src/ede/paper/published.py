@@ -18,6 +18,7 @@ import numpy as np
 
 from ede.paper.item import Item, Request
 from ede.paper.show import PUBLISHED, Cell, say, table, write_csv
+from ede.report.figures import TITLES, intervals
 from ede.report.style import COLOURS, MARKERS, colour, figure, save
 from ede.statistics import METRICS, Estimate, Floats, bounds, normalise, padded, spearman, spearman_chance
 
@@ -25,8 +26,7 @@ TABLE = "ede_code"
 """The normalisation table under which this paper's scores are compared."""
 RUNS = 5
 """Seeds a game and method behind the published mean and standard deviation."""
-SIMULATIONS = 10_000
-TITLES = {"mean": "Mean", "median": "Median", "iqm": "IQM", "optimality_gap": "Optimality gap"}
+SIMULATIONS = 4_000
 
 
 @dataclass(frozen=True)
@@ -112,21 +112,12 @@ def draw_aggregates(split: str, request: Request) -> None:
         "drawn from the printed mean and standard deviation. Ours: `ede paper procgen-curves --runs …`."
     )
     say(f"Verdict: {verdict(split, found)}")
-    with figure("page", height=2.1) as drawing:
-        panels = drawing.subplots(1, len(METRICS), sharey=True)
-        for axes, (name, title) in zip(panels, TITLES.items(), strict=True):
-            for place, (method, metrics) in enumerate(found.items()):
-                estimate = metrics[name]
-                tone = COLOURS[1] if method == "EDE" else COLOURS[0]
-                axes.barh(place, estimate.high - estimate.low, left=estimate.low, color=tone, alpha=0.45)
-                axes.plot([estimate.value] * 2, [place - 0.4, place + 0.4], color=tone, linewidth=2)
-            axes.set_title(title)
-            axes.grid(visible=False, axis="y")
-            axes.use_sticky_edges = False
-        panels[0].set_yticks(range(len(found)), list(found))
-        panels[0].invert_yaxis()
-        drawing.supxlabel(f"Published scores, {split} levels, min-max normalised ({TABLE})", fontsize=8)
-        save(drawing, request.out, f"procgen-{split}")
+    drawing = intervals(
+        found,
+        {method: int(method == "EDE") for method in found},
+        f"Published scores, {split} levels, min-max normalised ({TABLE})",
+    )
+    save(drawing, request.out, f"procgen-{split}")
 
 
 def verdict(split: str, found: dict[str, dict[str, Estimate]]) -> str:

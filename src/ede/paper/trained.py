@@ -1,0 +1,347 @@
+"""Items that need training: the plan of the published size, and what the given run folders say of each claim."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ede.paper.experiments import EXPERIMENTS, Cell, Claim, Experiment, Value
+from ede.paper.item import Item, Request
+from ede.paper.published import TABLE, crafter
+from ede.paper.show import MEASURED, NOT_YET, PUBLISHED, say, table, write_csv
+from ede.report import figures
+from ede.report.achievements import NAMES, score, success_rates
+from ede.report.load import Run, load
+from ede.report.parts import distinct
+from ede.report.scores import NOT_TRAINING, Group, comparisons, learning_curve
+from ede.report.style import figure, save
+from ede.statistics import Estimate, Floats, aggregate, difference
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Scores of an experiment's cells on the tasks that all of them have finished."""
+
+    family: str
+    scores: Mapping[str, Mapping[str, Floats]]
+    """Cell → task → one score a run."""
+    metric: str
+    """The aggregate that is compared."""
+    unit: str
+
+
+def draw(experiment: Experiment, request: Request) -> None:
+    """Print the plan at the published size, and what the given runs show, each number marked with its origin."""
+    if experiment.note:
+        say(f"Note: {experiment.note}")
+    if request.preset == "paper":
+        _plan(experiment, request)
+    runs = load(request.runs).runs if request.runs else ()
+    experiment = widened(experiment, runs)
+    found = groups(experiment, runs)
+    if request.runs and not found:
+        say("None of the given runs fits this experiment: another method, task or setting.")
+    if found:
+        _remark_on(found)
+    if experiment.metric == "spectrum":
+        _spectrum(found, request)
+        return
+    generator = np.random.default_rng(request.seed)
+    if experiment.metric == "curves":
+        _curves(experiment, found, request, generator)
+    _compare(experiment, measured(experiment, found), request, generator)
+
+
+def matches(cell: Cell, run: Run) -> bool:
+    return run.method == cell.method and all(
+        _same(run.settings.get(name), value) for name, value in cell.settings.items()
+    )
+
+
+def _same(value: Any, wanted: Value) -> bool:
+    return value == wanted if isinstance(wanted, str) else value is not None and float(value) == wanted
+
+
+def widened(experiment: Experiment, runs: Sequence[Run]) -> Experiment:
+    """The experiment with a cell for every value of its setting that the runs vary, in the order of the values.
+
+    The published values suit the published size; a study on a laptop looks elsewhere.
+    """
+    name, method = experiment.varies, experiment.cells[0].method
+    if not name:
+        return experiment
+    values: dict[str, set[float]] = defaultdict(set)
+    for run in runs:
+        if run.method == method and name in run.settings:
+            values[run.task].add(float(run.settings[name]))
+    varied = {value for mine in values.values() if len(mine) > 1 for value in mine}
+    symbol, _, _ = experiment.cells[0].label.partition(" = ")
+    known = {float(cell.settings[name]): cell for cell in experiment.cells}
+    whole = all(isinstance(cell.settings[name], int) for cell in experiment.cells)
+    for value in varied - set(known):
+        shown = int(value) if whole else value
+        known[value] = Cell(f"{symbol} = {shown}", method, {name: shown})
+    return replace(experiment, cells=tuple(known[value] for value in sorted(known)))
+
+
+def groups(experiment: Experiment, runs: Sequence[Run]) -> tuple[Group, ...]:
+    """The runs of each cell, task by task.
+
+    Where several variants fit a cell (a study of λ lies beside one of φ), the one that changes the fewest other
+    settings of its preset is taken, then the one with the most runs.
+    """
+    found = []
+    for cell in experiment.cells:
+        variants: dict[str, dict[tuple[str, ...], list[Run]]] = defaultdict(lambda: defaultdict(list))
+        for run in runs:
+            if matches(cell, run) and experiment.family in ("", run.family):
+                changed = run.config.get("changed", {})
+                others = sorted(
+                    f"{name}={value}"
+                    for name, value in changed.items()
+                    if name not in cell.settings and name not in NOT_TRAINING
+                )
+                variants[run.task][(run.preset, *others)].append(run)
+        for task, by_variant in variants.items():
+            plainest = min(by_variant, key=lambda variant: (len(variant), -len(by_variant[variant]), variant))
+            found.append(Group(task, cell.label, tuple(by_variant[plainest])))
+    return tuple(found)
+
+
+def measured(experiment: Experiment, found: Sequence[Group]) -> list[Measured]:
+    if experiment.metric == "crafter":
+        scores = {
+            group.label: {
+                "crafter": np.array(
+                    [score(rates) for run in group.finished if (rates := success_rates(run)) is not None]
+                )
+            }
+            for group in found
+            if group.family == "crafter"
+        }
+        filled = {label: mine for label, mine in scores.items() if len(mine["crafter"])}
+        return [Measured("crafter", filled, "mean", "score in per cent")] if filled else []
+    split = "train" if experiment.metric == "train" else "test"
+    where = "training" if split == "train" else "held-out"
+    return [
+        Measured(
+            comparison.family,
+            comparison.scores,
+            "iqm",
+            f"normalised return on {where} contexts"
+            + (f" ({TABLE})" if comparison.family == "procgen" else ""),
+        )
+        for comparison in comparisons(found, split, TABLE)
+        if comparison.tasks
+    ]
+
+
+def verdict(claim: Claim, found: Measured, generator: np.random.Generator) -> str:
+    """What the runs at hand say of a claim, by the 95 % interval of the difference."""
+    if claim.upper not in found.scores or claim.lower not in found.scores:
+        return NOT_YET
+    apart = difference(found.scores[claim.upper], found.scores[claim.lower], generator, found.metric)
+    if np.isnan(apart.low):
+        return f"undecided here: one seed a task (difference {apart})"
+    if claim.alike:
+        return f"{'no difference shown' if apart.low <= 0 <= apart.high else 'they differ'} here ({apart})"
+    if apart.low > 0:
+        return f"holds here (difference {apart})"
+    return f"{'the contrary' if apart.high < 0 else 'not decided'} here (difference {apart})"
+
+
+def _compare(
+    experiment: Experiment, found: Sequence[Measured], request: Request, generator: np.random.Generator
+) -> None:
+    """Published beside ours, cell by cell, then claim by claim."""
+    printed = crafter() if experiment.metric == "crafter" else {}
+    estimates = {
+        one.family: {
+            label: aggregate(scores, generator, metrics=[one.metric])[one.metric]
+            for label, scores in one.scores.items()
+        }
+        for one in found
+    }
+    rows: list[list[Value]] = []
+    for cell in experiment.cells:
+        if cell.label in printed:
+            value, spread = printed[cell.label]
+            rows.append([cell.label, "crafter", f"{value} ± {spread}", "", "", PUBLISHED])
+        ours = [one for one in found if cell.label in one.scores]
+        for one in ours:
+            runs = [len(scores) for scores in one.scores[cell.label].values()]
+            value_here = str(estimates[one.family][cell.label])
+            rows.append([cell.label, one.family, value_here, len(runs), sum(runs), MEASURED])
+        if not ours and cell.method:
+            rows.append([cell.label, "", "", "", "", NOT_YET])
+    columns = ["cell", "tasks of", "value", "tasks", "runs", "origin"]
+    units = "; ".join(f"{one.family}: {one.metric} of the {one.unit}" for one in found)
+    table(f"{experiment.name}{': ' + units if units else ''}", columns, rows)
+    write_csv(request.out / f"{experiment.name}.csv", columns, rows)
+    if not printed:
+        say("The paper shows this as a figure without numbers, so only its claims can be compared.")
+    claims: list[list[Value]] = [
+        [str(claim), one.family, verdict(claim, one, generator)]
+        for claim in experiment.claims
+        for one in found
+    ]
+    claims = claims or [[str(claim), "", NOT_YET] for claim in experiment.claims]
+    if claims:
+        table("Verdicts", ["the paper's claim", "tasks of", "here"], claims)
+        write_csv(request.out / f"{experiment.name}-claims.csv", ["claim", "tasks", "verdict"], claims)
+    if not request.runs:
+        say("Ours: not yet; give finished runs with --runs, or see what to run with --preset paper.")
+    tones = {cell.label: index for index, cell in enumerate(experiment.cells)}
+    for one in () if printed else found:
+        if len(one.scores) < 2:
+            continue
+        drawing = figures.intervals(
+            {label: {one.metric: estimate} for label, estimate in estimates[one.family].items()},
+            tones,
+            f"{one.family}: {one.unit}, {MEASURED}",
+        )
+        save(drawing, request.out, f"{experiment.name}-{one.family}")
+    if printed:
+        _beside(experiment, printed, estimates.get("crafter", {}), request)
+
+
+def _beside(
+    experiment: Experiment,
+    printed: Mapping[str, tuple[float, float]],
+    ours: Mapping[str, Estimate],
+    request: Request,
+) -> None:
+    """Published scores (mean and standard deviation) as filled dots, ours (95 % intervals) as hollow ones."""
+    labels = [cell.label for cell in experiment.cells if cell.label in printed or cell.label in ours]
+    with figure("column", height=0.9 + 0.22 * len(labels)) as drawing:
+        axes = drawing.subplots()
+        for place, label in enumerate(labels):
+            if label in printed:
+                value, spread = printed[label]
+                name = PUBLISHED if place == 0 else None
+                axes.errorbar(value, place - 0.12, xerr=spread, fmt="o", color="#0072B2", label=name)
+            if label in ours:
+                mine = ours[label]
+                axes.plot([mine.low, mine.high], [place + 0.15] * 2, color="#D55E00")
+                name = MEASURED if label == next(iter(ours)) else None
+                axes.plot(mine.value, place + 0.15, "o", color="#D55E00", markerfacecolor="white", label=name)
+        axes.set_yticks(range(len(labels)), labels)
+        axes.set_ylim(len(labels) - 0.5, -0.5)
+        axes.set_xlim(left=0)
+        axes.set_xlabel("Crafter score, %")
+        axes.grid(visible=False, axis="y")
+        drawing.legend(loc="outside upper center", ncols=2)
+        save(drawing, request.out, experiment.name)
+
+
+def _curves(
+    experiment: Experiment, found: Sequence[Group], request: Request, generator: np.random.Generator
+) -> None:
+    drawn: dict[str, dict[str, Any]] = defaultdict(dict)
+    for group in sorted(found, key=lambda group: group.task):
+        curve = learning_curve(group, "test", generator)
+        if curve is not None and len(curve.steps) > 1:
+            drawn[group.task][group.label] = curve
+    if drawn:
+        tones = {cell.label: index for index, cell in enumerate(experiment.cells)}
+        drawing = figures.curves(drawn, tones, f"Return, {MEASURED}")
+        save(drawing, request.out, f"{experiment.name}-by-task")
+
+
+def _spectrum(found: Sequence[Group], request: Request) -> None:
+    rates = {
+        group.label: np.mean(by_run, axis=0)
+        for group in found
+        if (by_run := [rate for run in group.finished if (rate := success_rates(run)) is not None])
+    }
+    if not rates:
+        say("Success rates: not yet; give runs of Crafter with --runs. The paper prints no numbers for them.")
+        return
+    columns = ["achievement", *rates]
+    rows: list[list[Value]] = [
+        [name, *(float(rate[index]) for rate in rates.values())] for index, name in enumerate(NAMES)
+    ]
+    table(f"Success rates in per cent, {MEASURED}", columns, rows)
+    write_csv(request.out / "crafter-spectrum.csv", columns, rows)
+    drawing = figures.spectrum(rates, NAMES, {label: index for index, label in enumerate(rates)})
+    save(drawing, request.out, "crafter-spectrum")
+
+
+def _remark_on(found: Sequence[Group]) -> None:
+    """Say how big the runs are, so that nobody takes them for the paper's."""
+    runs = [run for group in found for run in group.runs]
+    unfinished = sum(not run.finished for run in runs)
+    say(
+        f"{len(runs)} runs fit: preset {distinct(run.preset for run in runs)}, "
+        f"{distinct(f'{run.planned:,}' for run in runs)} steps, tasks {distinct(run.task for run in runs)}; "
+        f"{unfinished} of them unfinished and in no score."
+    )
+    variants = {
+        f"{group.label} on {group.task}: {name}={value}"
+        for group in found
+        for run in group.runs
+        for name, value in run.config.get("changed", {}).items()
+        if name not in NOT_TRAINING
+    }
+    if variants:
+        say("Settings that these runs change: " + "; ".join(sorted(variants)) + ".")
+
+
+def _plan(experiment: Experiment, request: Request) -> None:
+    """Every cell of the published size: what a cluster would run."""
+    from ede.methods import METHODS
+    from ede.presets import find_preset
+
+    rows: list[list[Value]] = []
+    for cell in experiment.cells:
+        if not cell.method:
+            continue
+        method = cell.paper_method or cell.method
+        settings = " ".join(f"{name}={value}" for name, value in {**cell.paper, **cell.settings}.items())
+        for task in experiment.tasks:
+            numbers = find_preset("paper", task).settings
+            updates: Value = (
+                (numbers.steps - numbers.learning_starts) // numbers.steps_per_update
+                if method in METHODS
+                else "not gradient steps of replay"
+            )
+            rows += [
+                [cell.label, task, method, seed, numbers.steps, updates, settings]
+                for seed in range(experiment.seeds)
+            ]
+    columns = ["cell", "task", "method", "seed", "steps", "updates", "settings"]
+    write_csv(request.out / "plan.csv", columns, rows)
+    summary: dict[tuple[str, str, str], list[list[Value]]] = defaultdict(list)
+    for row in rows:
+        summary[str(row[0]), str(row[2]), str(row[6])].append(row)
+    lines: list[list[Value]] = []
+    for (label, method, settings), mine in summary.items():
+        updates = mine[0][5]
+        lines.append(
+            [
+                label, method, settings or "preset paper", len({row[1] for row in mine}), experiment.seeds,
+                len(mine), f"{mine[0][4]:,}", f"{updates:,}" if isinstance(updates, int) else updates,
+            ]
+        )  # fmt: skip
+    table(
+        f"{experiment.name}, the published size: {len(rows)} runs, "
+        f"{sum(int(row[4]) for row in rows):,} environment steps",
+        ["cell", "method", "settings", "tasks", "seeds", "runs", "steps a run", "updates a run"],
+        lines,
+    )
+    first = rows[0]
+    changes = "".join(f" --set {change}" for change in str(first[6]).split())
+    say(
+        f"Every run is a row of plan.csv; the first one is: ede train {first[1]} --method {first[2]} --preset paper "
+        f"--seed {first[3]}{changes}"
+    )
+
+
+ITEMS = tuple(
+    Item(experiment.name, experiment.sentence, partial(draw, experiment)) for experiment in EXPERIMENTS
+)
