@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from importlib.metadata import version
+from types import ModuleType
 from typing import Any
 
 __version__ = version("ede")
@@ -29,3 +31,14 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'ede' has no attribute '{name}'")
     return getattr(import_module(_HOME[name]), name)
+
+
+class _Package(ModuleType):
+    """Importing ``ede.train`` would bind the module over the function of that name: the public name stays."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
