@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
@@ -82,8 +83,9 @@ def quantile_huber(current: Tensor, target: Tensor, kappa: float = 1.0) -> Tenso
     return loss
 
 
-CPU_ROWS = 128
-"""Rows a time on the CPU: 200 quantiles each then stay in the cache, and PyTorch's overhead is small (measured)."""
+CPU_NUMBERS = 2**15
+"""Numbers in an intermediate on the CPU: PyTorch gives larger ones to all threads, which gain nothing here and wait
+for each other after every operation; they would leave the cache, too."""
 
 
 class _QuantileHuber(torch.autograd.Function):
@@ -106,10 +108,12 @@ def _quantile_huber_with_gradient(current: Tensor, target: Tensor, kappa: float)
     current_BN, target_BT = current.reshape(-1, current.shape[-1]), target.reshape(-1, target.shape[-1])
     loss_B = current.new_empty(len(current_BN), dtype=_loss_dtype(current))
     gradient_BN = torch.empty_like(current_BN)
-    step = CPU_ROWS if current.device.type == "cpu" else max(1, len(current_BN))
+    step = max(1, len(current_BN))
+    if current.device.type == "cpu":
+        step = max(1, CPU_NUMBERS // (1 + max(current.shape[-1], target.shape[-1])))
     for start in range(0, len(current_BN), step):
-        rows = slice(start, start + step)
-        loss_B[rows], gradient_BN[rows] = _quantile_huber_of_rows(current_BN[rows], target_BT[rows], kappa)
+        part = slice(start, start + step)
+        loss_B[part], gradient_BN[part] = _quantile_huber_of_rows(current_BN[part], target_BT[part], kappa)
     return loss_B.view(current.shape[:-1]), gradient_BN.view(current.shape)
 
 
@@ -123,24 +127,26 @@ def _quantile_huber_of_rows(current_BN: Tensor, target_BT: Tensor, kappa: float)
     theta_BN = current_BN.gather(-1, order_BN).double() - middle_B1
 
     # Of the targets below θ − κ, θ and θ + κ: how many, their sum, and the sum of their squares.
-    below_B3N = _count_below(ordered_BT, theta_BN, kappa, _loss_dtype(current_BN))
+    points = (theta_BN - kappa, theta_BN, theta_BN + kappa)
     first_BT = functional.pad(ordered_BT.cumsum(dim=-1), (1, 0))
     second_BT = functional.pad(ordered_BT.square().cumsum(dim=-1), (1, 0))
-    count_B3N = below_B3N.double()
-    first_B3N, second_B3N = (
-        sums_BT.gather(-1, below_B3N.flatten(1)).view_as(below_B3N) for sums_BT in (first_BT, second_BT)
+    below = [_count_below(ordered_BT, point_BN, _loss_dtype(current_BN)) for point_BN in points]
+    count = [below_BN.double() for below_BN in below]
+    first = [first_BT.gather(-1, below_BN) for below_BN in below]
+    second = [second_BT.gather(-1, below_BN) for below_BN in below]
+
+    # Each side: Σκ(|θ − y| − κ/2) over the targets farther than κ, and Σ(θ − y)²/2 over the nearer ones.
+    slope_below, value_below = _quadratic(
+        theta_BN, count[1] - count[0], first[1] - first[0], second[1] - second[0]
     )
-    # Within κ of θ, on its either side: Σ(θ − y) and Σ(θ − y)²/2.
-    slope_B2N = count_B3N.diff(dim=1) * theta_BN.unsqueeze(1) - first_B3N.diff(dim=1)
-    value_B2N = 0.5 * (theta_BN.unsqueeze(1) * (slope_B2N - first_B3N.diff(dim=1)) + second_B3N.diff(dim=1))
-    (slope_below, slope_above), (value_below, value_above) = slope_B2N.unbind(1), value_B2N.unbind(1)
-    # Farther out: Σκ(|θ − y| − κ/2).
-    count_far, first_far = count_B3N[:, 0], first_B3N[:, 0]
-    slope_below = slope_below + kappa * count_far
-    value_below = value_below + kappa * (count_far * (theta_BN - 0.5 * kappa) - first_far)
-    count_far, first_far = targets - count_B3N[:, 2], first_BT[:, -1:] - first_B3N[:, 2]
-    slope_above = slope_above - kappa * count_far
-    value_above = value_above + kappa * (first_far - count_far * (theta_BN + 0.5 * kappa))
+    slope_below += kappa * count[0]
+    value_below += kappa * (count[0] * (theta_BN - 0.5 * kappa) - first[0])
+    slope_above, value_above = _quadratic(
+        theta_BN, count[2] - count[1], first[2] - first[1], second[2] - second[1]
+    )
+    count_far, first_far = targets - count[2], first_BT[:, -1:] - first[2]
+    slope_above -= kappa * count_far
+    value_above += kappa * (first_far - count_far * (theta_BN + 0.5 * kappa))
 
     tau_BN = (order_BN.double() + 0.5) / quantiles
     loss_B = torch.lerp(value_below, value_above, tau_BN).sum(dim=-1) / targets
@@ -149,35 +155,38 @@ def _quantile_huber_of_rows(current_BN: Tensor, target_BT: Tensor, kappa: float)
     return loss_B.to(_loss_dtype(current_BN)), gradient_BN.to(current_BN.dtype)
 
 
-def _count_below(ordered_BT: Tensor, theta_BN: Tensor, kappa: float, dtype: torch.dtype) -> Tensor:
-    """How many targets lie below θ − κ, θ and θ + κ; both inputs sorted, [B, 3, N].
+def _quadratic(
+    theta_BN: Tensor, count_BN: Tensor, first_BN: Tensor, second_BN: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Σ(θ − y) and Σ(θ − y)²/2 from the count of the y, their sum and the sum of their squares."""
+    slope_BN = count_BN * theta_BN - first_BN
+    return slope_BN, 0.5 * (theta_BN * (slope_BN - first_BN) + second_BN)
+
+
+def _count_below(ordered_BT: Tensor, point_BN: Tensor, dtype: torch.dtype) -> Tensor:
+    """How many targets lie below each point; both inputs sorted.
 
     The loss and its gradient are continuous where a target changes its stretch, so a count that errs for a target
     within rounding of the point does no harm. On the CPU that permits a merge by NumPy's sort, of numbers rounded to
     ``dtype`` and with the last bit telling targets from points; it takes half the time of a binary search.
     """
-    points = (theta_BN - kappa, theta_BN, theta_BN + kappa)
     if ordered_BT.device.type != "cpu":
-        return torch.searchsorted(ordered_BT, torch.cat(points, dim=-1)).view(len(theta_BN), 3, -1)
-    target_key, *point_keys = (_sortable_bits(values.to(dtype)) for values in (ordered_BT, *points))
-    keys = torch.stack([torch.cat((target_key | 1, key & ~1), dim=-1) for key in point_keys], dim=1).numpy()
+        return torch.searchsorted(ordered_BT, point_BN)
+    target_key, point_key = _sortable_bits(ordered_BT, dtype), _sortable_bits(point_BN, dtype)
+    keys = np.concatenate((target_key | 1, point_key & ~1), axis=-1)
     keys.sort(axis=-1)
-    batch, _, width = keys.shape
-    place_B3N = np.flatnonzero(keys & 1 == 0).reshape(batch, 3, -1)
-    # The k-th point of a row lies behind k other points, and before it behind 3B·width numbers of other rows.
-    points_before_B3N = np.arange(0, 3 * batch * width, width).reshape(batch, 3, 1) + np.arange(
-        theta_BN.shape[-1]
-    )
-    return torch.from_numpy(place_B3N - points_before_B3N)
+    place_BN = np.flatnonzero(keys & 1 == 0).reshape(point_BN.shape)
+    # Before the k-th point of row b lie k other points and all numbers of b rows.
+    others_BN = np.arange(len(keys))[:, None] * keys.shape[-1] + np.arange(point_BN.shape[-1])
+    return torch.from_numpy(place_BN - others_BN)
 
 
-def _sortable_bits(values: Tensor) -> Tensor:
-    """Integers in the order of the numbers; a NaN is one of the largest or smallest."""
-    kind, sign, rest = (
-        (torch.int32, 31, 2**31 - 1) if values.dtype == torch.float32 else (torch.int64, 63, 2**63 - 1)
-    )
-    bits = values.view(kind)
-    return bits ^ ((bits >> sign) & rest)
+def _sortable_bits(values: Tensor, dtype: torch.dtype) -> npt.NDArray[Any]:
+    """Integers in the order of the numbers; a NaN becomes one of the largest or smallest."""
+    whole, sign, rest = (np.int32, 31, 2**31 - 1) if dtype == torch.float32 else (np.int64, 63, 2**63 - 1)
+    bits: npt.NDArray[Any] = values.to(dtype).numpy().view(whole)
+    bits = bits ^ (bits >> sign & rest)
+    return bits
 
 
 def _sort(values: Tensor) -> Tensor:
