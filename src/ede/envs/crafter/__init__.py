@@ -22,7 +22,8 @@ OBSERVATIONS = ("rgb", "grey84")
 TIME_LIMIT = 10_000
 """Steps after which the package cuts an episode."""
 
-_BYTES_A_LANE = 400_000
+_BYTES_A_LANE = 200_000
+"""Twice what ``tracemalloc`` counts for a lane in the middle of an episode."""
 
 
 def make(

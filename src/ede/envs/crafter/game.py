@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ede.envs.crafter.package import constants, crafter, engine, objects
+from ede.envs.crafter.package import constants, context_of, crafter, engine, objects
 from ede.envs.crafter.paint import FRAME, painter
 from ede.envs.crafter.world import VIEW, World
 from ede.envs.crafter.worldgen import generate
@@ -28,7 +28,7 @@ class Outcome:
 
 
 class Game(crafter.Env):  # type: ignore[misc, name-defined]
-    """A game that begins with ``begin(context)``; ``advance`` then makes one step and leaves the frame in ``out``.
+    """``begin`` and ``advance`` draw their frame into the caller's ``out`` [64, 64, 3].
 
     ``reset`` and ``step`` are the package's own interface, for comparison with it.
     """
@@ -46,7 +46,7 @@ class Game(crafter.Env):  # type: ignore[misc, name-defined]
         self._step = 0
         self._player: Any = None
         self._last_health = 0
-        self._unlocked: set[str] = set()
+        self._unlocked = 0
 
     def begin(self, context: int, out: npt.NDArray[np.uint8]) -> None:
         """Make the world that the context seeds and draw its first frame."""
@@ -56,7 +56,7 @@ class Game(crafter.Env):  # type: ignore[misc, name-defined]
         self._player = objects.Player(self._world, (self._area[0] // 2, self._area[1] // 2))
         self._last_health = self._player.health
         self._world.add(self._player)
-        self._unlocked = set()
+        self._unlocked = 0
         generate(self._world, self._player)
         painter().paint(self._world, self._player, out)
 
@@ -76,8 +76,8 @@ class Game(crafter.Env):  # type: ignore[misc, name-defined]
         painter().paint(world, player, out)
         reward = (player.health - self._last_health) / 10
         self._last_health = player.health
-        unlocked = {name for name, count in player.achievements.items() if count > 0}
-        if len(unlocked) > len(self._unlocked):
+        unlocked = sum(count > 0 for count in player.achievements.values())
+        if unlocked > self._unlocked:
             reward += 1.0
         self._unlocked = unlocked
         return Outcome(reward, dead=player.health <= 0, over=self._step >= self._length)
@@ -85,7 +85,7 @@ class Game(crafter.Env):  # type: ignore[misc, name-defined]
     def reset(self) -> npt.NDArray[np.uint8]:
         self._episode += 1
         frame = np.empty(FRAME, np.uint8)
-        self.begin(hash((self._seed, self._episode)) % (2**31 - 1), frame)
+        self.begin(context_of(self._seed, self._episode), frame)
         return frame
 
     def step(self, action: int) -> tuple[npt.NDArray[np.uint8], float, bool, dict[str, Any]]:

@@ -42,7 +42,7 @@ def encode(game: Game) -> tuple[Record, Arrays]:
     record = {
         "step": game._step,
         "last_health": game._last_health,
-        "unlocked": sorted(game._unlocked),
+        "unlocked": game._unlocked,
         "random_position": int(position),
         "entered": len(world._objects),
         "things": [_encode_thing(thing, index) for thing, index in index_of.items()],
@@ -71,7 +71,7 @@ def decode(game: Game, record: Record, arrays: Arrays) -> None:
             chunk.add(world._objects[index])
     game._step = record["step"]
     game._last_health = record["last_health"]
-    game._unlocked = set(record["unlocked"])
+    game._unlocked = record["unlocked"]
     game._update_time()
 
 
