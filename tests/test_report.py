@@ -17,6 +17,7 @@ from ede.report.scores import (
     gaps,
     groups,
     learning_curve,
+    limits,
     over_seeds,
     trained_share,
 )
@@ -202,11 +203,29 @@ def test_numbers_are_written_beside_the_page(report):
     assert {"aggregate-procgen-test.pdf", "curves-procgen-bigfish.pdf", "crafter-spectrum.pdf"} <= figures
 
 
-def test_the_same_runs_give_the_same_page(tmp_path):
-    write_run(tmp_path / "runs" / "one")
-    write_run(tmp_path / "runs" / "two", seed=1)
-    pages = [write_report([tmp_path / "runs"], tmp_path / name).read_bytes() for name in ("a", "b")]
-    assert pages[0] == pages[1]
+def test_the_same_runs_give_the_same_page_and_figures(tmp_path):
+    write_run(tmp_path / "runs" / "one", reached=0.5)
+    for name in ("a", "b"):
+        write_report([tmp_path / "runs"], tmp_path / name)
+    files = [path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*") if path.is_file()]
+    assert len(files) > 5
+    assert [
+        name for name in files if (tmp_path / "a" / name).read_bytes() != (tmp_path / "b" / name).read_bytes()
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ("procgen/climber", (3.0, 12.6)),
+        ("bigfish-simple", (0.0, 8.0)),
+        ("gym/MiniGrid-Empty-8x8-v0", (0.0, 1.0)),
+        ("gym/CartPole-v1", None),
+        ("crafter", None),
+    ],
+)
+def test_returns_are_scaled_only_where_the_limits_are_known(tmp_path, task, expected):
+    assert limits(read_run(write_run(tmp_path / "run", task)), "ede_code") == expected
 
 
 @pytest.mark.browser

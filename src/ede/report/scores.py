@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ede.contexts import Contexts
+from ede.envs.bigfish import MEALS, WIN_BONUS
 from ede.report.load import Run
 from ede.statistics import RESAMPLES, Estimate, Floats, bounds, ranges, resample
 
@@ -186,14 +187,14 @@ def over_runs(values: Floats, generator: Generator) -> Estimate | None:
 def limits(run: Run, table: str) -> tuple[float, float] | None:
     """The returns that count as 0 and 1 on the run's task; None where nobody has said.
 
-    Procgen's are a named table; bigfish-simple and MiniGrid pay between 0 and a known best by construction.
+    Procgen's are a named table; bigfish-simple, MiniGrid and BabyAI pay between 0 and a known best by construction.
     """
     if run.family == "procgen":
         options = str(run.settings.get("world_options", ""))
         return ranges(table, "hard" if "mode=hard" in options else "easy").get(run.task.split("/")[1])
     if run.task == "bigfish-simple":
-        return 0.0, 10.0
-    if run.task.startswith("gym/MiniGrid"):
+        return 0.0, MEALS + WIN_BONUS
+    if run.task.startswith(("gym/MiniGrid", "gym/BabyAI")):
         return 0.0, 1.0
     return None
 
