@@ -161,6 +161,7 @@ def draw(world: World, found: tuple[Exploration, ...], out: Path, name: str) -> 
     """Above: where each explorer's steps go. Below: coverage, error, greedy actions and test return over training."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LogNorm
+    from matplotlib.ticker import PercentFormatter
 
     with figure("page", height=5.0) as drawing:
         above, below = drawing.subfigures(2, 1, height_ratios=(1.25, 1), squeeze=False)[:, 0]
@@ -174,12 +175,7 @@ def draw(world: World, found: tuple[Exploration, ...], out: Path, name: str) -> 
         )
         bar.set_label("Share of steps $d_π(s,a)$")
         panels = below.subplots(1, 4)
-        titles = (
-            "Coverage $μ_{min}$",
-            "Worst error of Q",
-            "Right greedy actions\n(share of squares)",
-            "Test return",
-        )
+        titles = ("Coverage $μ_{min}$", "Worst error of Q", "Squares of right action", "Test return")
         for index, one in enumerate(found):
             style = {"color": _TONES[index], "linestyle": _DASHES[index]}
             for axes, series_TC in zip(
@@ -192,7 +188,8 @@ def draw(world: World, found: tuple[Exploration, ...], out: Path, name: str) -> 
         panels[0].set_yscale("symlog", linthresh=1e-4)
         panels[0].set_ylim(-1e-5, 2e-2)
         panels[1].set_ylim(0, None)
-        panels[2].set_ylim(0, 1)
+        panels[2].set_ylim(0, 1.03)
+        panels[2].yaxis.set_major_formatter(PercentFormatter(1))
         panels[3].axhline(world.test_optimum, color="black", linewidth=0.8, linestyle=":")
         panels[3].set_ylim(world.worst_return - 0.6, world.goal_reward + 0.6)
         handles, names = panels[0].get_legend_handles_labels()
@@ -240,7 +237,7 @@ def _map(axes: Axes, world: World, one: Exploration, shades: Normalize) -> None:
         )
         drawn.set_array([max(one.d_SA[place], 1e-9) for place in places])
         axes.add_collection(drawn)
-    for at, text in ((world.start, "S"), (world.test_start, "T"), (world.goal, "G")):
+    for at, text in {world.test_start: "T", world.start: "S", world.goal: "G"}.items():
         axes.text(
             *at,
             text,

@@ -45,7 +45,8 @@ def squares(axes: Axes, world: World) -> None:
 
 def _square(axes: Axes, at: Square, colour: str, text: str) -> None:
     axes.fill(*_corners(at, 0.5), color=colour, linewidth=0)
-    axes.text(at[0], at[1], text, ha="center", va="center", fontsize=7, color="white", weight="bold")
+    ink = "black" if colour == ORANGE else "white"
+    axes.text(at[0], at[1], text, ha="center", va="center", fontsize=7, color=ink, weight="bold")
 
 
 def _corners(at: Square, half: float) -> tuple[list[float], list[float]]:
@@ -99,6 +100,8 @@ def curves(axes: Axes, row: Row) -> None:
     method = METHODS[row.cell.method]
     axes.set(
         xlim=(0, row.episode_C[-1]),
+        ylim=(-1.2, 17),
+        yticks=range(0, 16, 5),
         xlabel="Episodes",
         title=f"{method.title}\n{method.symbol} = {row.cell.value:g}",
     )
@@ -106,7 +109,7 @@ def curves(axes: Axes, row: Row) -> None:
 
 def sweep(axes: Axes, rows: tuple[Row, ...], colour: str = TEST, label: str = "") -> None:
     """Mean test return by value, with the standard error over trials; the paper's best value is ringed."""
-    method = METHODS[rows[0].cell.method]
+    world, method = rows[0].cell.world, METHODS[rows[0].cell.method]
     value, mean = [row.cell.value for row in rows], [row.mean[1] for row in rows]
     axes.errorbar(
         value,
@@ -126,7 +129,7 @@ def sweep(axes: Axes, rows: tuple[Row, ...], colour: str = TEST, label: str = ""
         facecolors="none",
         edgecolors="black",
         linewidths=0.9,
-        label="paper's best value" if not label else None,
+        label=None if label else f"paper's best{'' if world == 'grid' else ' on the grid'}",
         zorder=4,
     )
     axes.set(xlabel=f"{_coefficient(rows)} {method.symbol}", title=method.title)
@@ -155,7 +158,6 @@ def draw_best(method: str, study: Study, out: Path) -> None:
         axes = drawing.subplots()
         curves(axes, _best(study, "grid", method))
         axes.set_ylabel("Suboptimality (return)")
-        axes.set_ylim(-0.6, 17)
         axes.legend(loc="upper right")
         save(drawing, out, f"tabular-{method}")
 
@@ -166,7 +168,6 @@ def draw_pg(study: Study, out: Path) -> None:
         left, right = drawing.subplots(1, 2)
         curves(left, _best(study, "grid", "pg"))
         left.set_ylabel("Suboptimality (return)")
-        left.set_ylim(-0.6, 17)
         left.legend(loc="upper right")
         sweep(right, study.sweep("grid", "pg"), label="entropy as a bonus (the words)")
         printed = study.sweep("grid", "pg-printed")
@@ -186,7 +187,7 @@ def draw_sweeps(world: str, methods: tuple[str, ...], name: str, study: Study, o
             sweep(axes, study.sweep(world, method))
             _optimum(axes, WORLDS[world])
         panels[0].set_ylabel("Mean test return")
-        panels[-1].legend(loc="lower right")
+        panels[methods.index("ucb")].legend(loc="lower center")
         save(drawing, out, name)
 
 
@@ -207,7 +208,7 @@ def draw_sarsa(study: Study, out: Path) -> None:
             ylim=(0, 6.5),
         )
         curves(best, _best(study, "grid", "sarsa"))
-        best.set(ylabel="Suboptimality (return)", ylim=(-0.6, 17))
+        best.set_ylabel("Suboptimality (return)")
         best.legend(loc="upper right")
         save(drawing, out, "tabular-sarsa")
 
@@ -221,7 +222,6 @@ def draw_windy(study: Study, out: Path) -> None:
             curves(axes, _best(study, "windy", method))
             axes.set_xticks(np.linspace(0, axes.get_xlim()[1], 3))
         panels[0].set_ylabel("Suboptimality (return)")
-        panels[0].set_ylim(-1.2, 17)
         panels[-1].legend(loc="upper right")
         save(drawing, out, "tabular-windy")
 

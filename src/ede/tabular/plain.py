@@ -139,9 +139,9 @@ def ucb(grid: Grid, coefficient: float, rate: float, stream: SplitMix, done: Tri
     def choose(state: int) -> int:
         nonlocal time
         time += 1
-        log_time = math.log(time)
+        bonus = coefficient * math.sqrt(math.log(time))
         scores = [
-            value + coefficient * math.sqrt(log_time / visits) if visits else math.inf
+            value + bonus * (1 / math.sqrt(visits)) if visits else math.inf
             for value, visits in zip(q[state], done.counts[state], strict=True)
         ]
         return best_action(scores, stream)
