@@ -174,12 +174,15 @@ class AllMembers:
     """Every member trains the encoder."""
 
     normalised: bool = False
-    """Divide the gradient that enters the encoder by M (Osband et al. 2016)."""
-    equations: ClassVar[str] = "appendix J, the ablation of the feature extractor"
+    """Divide the gradient that enters the encoder by M."""
 
     @property
     def sentence(self) -> str:
         return f"Every member trains the encoder{', each by 1/M of its gradient' if self.normalised else ''}."
+
+    @property
+    def equations(self) -> str:
+        return "Osband et al. 2016" if self.normalised else "appendix J, the ablation of the feature extractor"
 
 
 @dataclass(frozen=True)
