@@ -36,7 +36,10 @@ class Game:
     """A row of the table of games. Source: the games' C++ code, ``procgen/src/games/*.cpp``, version 0.10.7."""
 
     name: str
-    time_limit: int = 1000
+    kilobytes_a_lane: int
+    """Resident memory that a lane comes to, as the games keep every picture they have drawn, per lane: measured on
+    procgen-mirror in the largest mode by ``benchmarks/memory.py --lane-cost``."""
+    time_limit: int
     """Steps after which the game itself ends an episode."""
     modes: tuple[str, ...] = ("easy", "hard")
     exploration_level: int | None = None
@@ -54,22 +57,29 @@ _BOTH = ("easy", "hard")
 GAMES: dict[str, Game] = {
     game.name: game
     for game in (
-        Game("bigfish", 6000),
-        Game("bossfight", 4000),
-        Game("caveflyer", 1000, (*_BOTH, _MEMORY, _EXPLORATION), 1259048185),
-        Game("chaser", 1000, (*_BOTH, _EXTREME)),
-        Game("climber", 1000, (*_BOTH, _EXPLORATION), 1561126160),
-        Game("coinrun", 1000, (*_BOTH, _EXPLORATION), 1949448038),
-        Game("dodgeball", 1000, (*_BOTH, _EXTREME, _MEMORY)),
-        Game("fruitbot", 1000),
-        Game("heist", 1000, (*_BOTH, _MEMORY, _EXPLORATION), 876640971),
-        Game("jumper", 1000, (*_BOTH, _MEMORY, _EXPLORATION), 1434825276, MappingProxyType({_MEMORY: 2000})),
-        Game("leaper", 500, (*_BOTH, _EXTREME, _EXPLORATION), 1318677581),
-        Game("maze", 500, (*_BOTH, _MEMORY, _EXPLORATION), 158988835),
-        Game("miner", 1000, (*_BOTH, _MEMORY)),
-        Game("ninja", 1000, (*_BOTH, _EXPLORATION), 1123500215),
-        Game("plunder", 4000),
-        Game("starpilot", 1000, (*_BOTH, _EXTREME)),
+        Game("bigfish", 226, 6000),
+        Game("bossfight", 1479, 4000),
+        Game("caveflyer", 449, 1000, (*_BOTH, _MEMORY, _EXPLORATION), 1259048185),
+        Game("chaser", 409, 1000, (*_BOTH, _EXTREME)),
+        Game("climber", 385, 1000, (*_BOTH, _EXPLORATION), 1561126160),
+        Game("coinrun", 3911, 1000, (*_BOTH, _EXPLORATION), 1949448038),
+        Game("dodgeball", 345, 1000, (*_BOTH, _EXTREME, _MEMORY)),
+        Game("fruitbot", 318, 1000),
+        Game("heist", 450, 1000, (*_BOTH, _MEMORY, _EXPLORATION), 876640971),
+        Game(
+            "jumper",
+            822,
+            1000,
+            (*_BOTH, _MEMORY, _EXPLORATION),
+            1434825276,
+            MappingProxyType({_MEMORY: 2000}),
+        ),
+        Game("leaper", 616, 500, (*_BOTH, _EXTREME, _EXPLORATION), 1318677581),
+        Game("maze", 566, 500, (*_BOTH, _MEMORY, _EXPLORATION), 158988835),
+        Game("miner", 309, 1000, (*_BOTH, _MEMORY)),
+        Game("ninja", 665, 1000, (*_BOTH, _EXPLORATION), 1123500215),
+        Game("plunder", 491, 4000),
+        Game("starpilot", 2177, 1000, (*_BOTH, _EXTREME)),
     )
 }
 
@@ -145,18 +155,15 @@ class Backend:
     """The Python package whose presence decides."""
     module: str
     install: str
-    bytes_a_lane: int
-    """Resident memory of one lane, copies of its frames included, rounded up from the largest of the sixteen
-    games in any mode (measured by ``benchmarks/memory.py --lanes-cost``)."""
+    more_kilobytes_a_lane: int
+    """Memory of a lane beyond ``Game.kilobytes_a_lane``."""
 
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
-        Backend(
-            "procgen-mirror", "procgen", "ede.envs.procgen_mirror", "pip install 'ede[procgen]'", 200_000
-        ),
-        Backend("envpool", "envpool", "ede.envs.procgen_envpool", "pip install 'ede[envpool]'", 400_000),
+        Backend("procgen-mirror", "procgen", "ede.envs.procgen_mirror", "pip install 'ede[procgen]'", 0),
+        Backend("envpool", "envpool", "ede.envs.procgen_envpool", "pip install 'ede[envpool]'", 200),
     )
 }
 
@@ -194,7 +201,7 @@ def make(
         lanes=lanes,
         contexts=_contexts(game, mode, contexts or Contexts.full()),
         seed=seed,
-        threads=_threads(lanes) if threads is None else threads,
+        threads=default_threads(lanes) if threads is None else threads,
         looks=_looks(looks),
     )
     _check_memory(setup, chosen)
@@ -244,18 +251,19 @@ def _looks(options: dict[str, Any]) -> Looks:
     return Looks(**options)
 
 
-def _threads(lanes: int) -> int:
+def default_threads(lanes: int) -> int:
     """Few lanes are fastest without threads; many want one more than the cores, to bridge the hand-over
     (docs/procgen.md has the measurement)."""
     return 0 if lanes <= 4 else min(len(os.sched_getaffinity(0)) + 1, 8)
 
 
 def _check_memory(setup: Setup, backend: Backend) -> None:
-    needed, available = setup.lanes * backend.bytes_a_lane, available_memory()
+    bytes_a_lane = (setup.game.kilobytes_a_lane + backend.more_kilobytes_a_lane) * 1000
+    needed, available = setup.lanes * bytes_a_lane, available_memory()
     if needed > available:
         raise EdeError(
             f"{setup.lanes} lanes of {setup.task} need about {needed / 2**30:.1f} GiB and "
-            f"{available / 2**30:.1f} GiB are free; ask for at most {available // backend.bytes_a_lane} lanes."
+            f"{available / 2**30:.1f} GiB are free; ask for at most {available // bytes_a_lane} lanes."
         )
 
 

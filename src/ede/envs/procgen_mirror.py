@@ -34,7 +34,7 @@ def start(setup: Setup) -> MirrorLanes:
 
 class MirrorLanes(Lanes):
     def __init__(self, setup: Setup) -> None:
-        procgen = _import_procgen()
+        procgen = import_procgen()
         self._setup = setup
         self.lanes = setup.lanes
         self.contexts = setup.contexts
@@ -192,7 +192,7 @@ def _at_level(state: bytes, setup: Setup, context: int) -> bytes:
     return state[:offset] + struct.pack("<2i", context, context + 1) + state[offset + 8 :]
 
 
-def _import_procgen() -> ModuleType:
+def import_procgen() -> ModuleType:
     """Import the games; the abandoned ``gym``, to which they only announce themselves, is kept out.
 
     Importing it would print its notice to our users, and it does not work with NumPy 2.
