@@ -17,7 +17,7 @@ from ede.errors import EdeError
 from ede.train import resume, train
 from runs_alike import assert_alike, story
 
-STEPS = {"bigfish-simple": 4_000, "procgen/bigfish": 1_280, "crafter": 800, "gym/CartPole-v1": 2_000}
+STEPS = {"bigfish-simple": 4_000, "procgen/starpilot": 1_280, "crafter": 800, "gym/CartPole-v1": 2_000}
 SETTINGS = {"checkpoint_period": 160, "threads": 1}
 
 
@@ -43,7 +43,7 @@ def wait_for_growth(process: subprocess.Popen[bytes], path: Path, lines: int) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "kills"), [("bigfish-simple", 4), ("procgen/bigfish", 2), ("crafter", 2)])
+@pytest.mark.parametrize(("task", "kills"), [("bigfish-simple", 4), ("procgen/starpilot", 2), ("crafter", 2)])
 def test_kill_nine_and_resume_equals_the_uninterrupted_run(tmp_path: Path, task: str, kills: int) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     train(task, preset="smoke", steps=STEPS[task], settings=SETTINGS, out=whole, display=Display())
@@ -133,7 +133,7 @@ def test_a_world_that_cannot_restore_says_so_and_continues(tmp_path: Path) -> No
 
     run, ears = tmp_path / "run", Listening()
     options = {"world_options": "backend=envpool", "checkpoint_period": 160}
-    train("procgen/bigfish", preset="smoke", steps=640, settings=options, out=run, display=Display())
+    train("procgen/starpilot", preset="smoke", steps=640, settings=options, out=run, display=Display())
     (run / "DONE").unlink()
     newest = max((run / "checkpoints").glob("step-*"))
     for file in newest.iterdir():
