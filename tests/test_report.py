@@ -199,6 +199,9 @@ def test_numbers_are_written_beside_the_page(report):
     assert float(ede["iqm"]) > float(summary["test", "qrdqn"]["iqm"])
     for name in ("runs", "final_scores", "curves", "gap", "contexts", "uncertainty", "cost", "crafter"):
         assert rows(numbers / f"{name}.csv"), name
+    (crafter,) = rows(numbers / "crafter.csv")
+    assert float(crafter["score"]) > 0
+    assert crafter["score_low"] == ""  # one seed
     figures = {path.name for path in (report.parent / "figures").iterdir()}
     assert {"aggregate-procgen-test.pdf", "curves-procgen-bigfish.pdf", "crafter-spectrum.pdf"} <= figures
 

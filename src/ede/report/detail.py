@@ -197,9 +197,7 @@ def crafter(material: Material) -> Section | None:
         estimate = over_runs(values, material.generator)
         assert estimate is not None
         steps = min(run.reached for run in group.runs)
-        scored.append(
-            (group.task, group.label, len(by_run), steps, estimate.value, estimate.low, estimate.high)
-        )
+        scored.append((group.task, group.label, len(by_run), steps, estimate))
     means = {group: np.mean(by_run, axis=0) for group, by_run in rates.items()}
     return Section(
         "crafter",

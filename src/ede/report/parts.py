@@ -35,6 +35,9 @@ class Numbers:
     shown: bool = True
     """Whether the page shows it too; long ones are files only."""
 
+    def __post_init__(self) -> None:
+        assert all(len(row) == len(self.columns) for row in self.rows), f"{self.name}: a cell a column"
+
 
 @dataclass(frozen=True)
 class Section:
