@@ -185,8 +185,7 @@ def _sortable_bits(values: Tensor, dtype: torch.dtype) -> npt.NDArray[Any]:
     """Integers in the order of the numbers; a NaN becomes one of the largest or smallest."""
     whole, sign, rest = (np.int32, 31, 2**31 - 1) if dtype == torch.float32 else (np.int64, 63, 2**63 - 1)
     bits: npt.NDArray[Any] = values.to(dtype).numpy().view(whole)
-    bits = bits ^ (bits >> sign & rest)
-    return bits
+    return np.bitwise_xor(bits, bits >> sign & rest)
 
 
 def _sort(values: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +75,39 @@ def spans(start_K: Ints, stop_K: Ints) -> tuple[Ints, Ints]:
     return lane_L, start_K[lane_L] + np.arange(len(lane_L)) - first_L
 
 
-def allocate_frames(shape: tuple[int, ...], dtype: str, device: torch.device, path: Path | None) -> Tensor:
+class Frames:
+    """The frames of all rows, on a device, in memory or in a file.
+
+    On the CPU NumPy copies them in one thread: PyTorch's threads bring little to a copy, and on a busy machine each
+    call waited for the slowest of them.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: str, device: torch.device, path: Path | None) -> None:
+        self._device = device
+        self._tensor = _allocate(shape, dtype, device, path)
+        self._array = self._tensor.numpy() if device.type == "cpu" else None
+        self.nbytes: int = self._tensor.nbytes
+
+    def write(self, slot_L: Ints, frames_L: npt.NDArray[Any]) -> None:
+        expected = np.dtype(str(self._tensor.dtype).removeprefix("torch."))
+        assert frames_L.dtype == expected, (frames_L.dtype, expected)
+        assert frames_L.shape == (len(slot_L), *self._tensor.shape[1:]), (frames_L.shape, self._tensor.shape)
+        if self._array is not None:
+            self._array[slot_L] = frames_L
+        else:
+            frames = torch.from_numpy(np.ascontiguousarray(frames_L)).to(self._device)
+            self._tensor.index_copy_(0, torch.from_numpy(slot_L).to(self._device), frames)
+
+    def read(self, slot_L: Ints) -> Tensor:
+        """Copies, on the device."""
+        if self._array is not None:
+            frames = torch.empty((len(slot_L), *self._tensor.shape[1:]), dtype=self._tensor.dtype)
+            self._array.take(slot_L, axis=0, out=frames.numpy(), mode="clip")  # "raise" would copy twice
+            return frames
+        return self._tensor.index_select(0, torch.from_numpy(slot_L).to(self._device))
+
+
+def _allocate(shape: tuple[int, ...], dtype: str, device: torch.device, path: Path | None) -> Tensor:
     """Zeros, every page touched, so that memory that is not there is missed now and not hours later."""
     needed = prod(shape) * np.dtype(dtype).itemsize
     free = available_disk(path) if path else available_on(device)

@@ -28,9 +28,9 @@ from ede.replay.layout import (
     RUNNING,
     TERMINATED,
     TRUNCATED,
+    Frames,
     Ints,
     Priority,
-    allocate_frames,
     rows_per_lane,
     spans,
 )
@@ -91,7 +91,7 @@ class Replay:
         self.stacked_shape = (*obs_shape[:-1], obs_shape[-1] * stack)
         self.rows_per_lane = rows_per_lane(capacity, lanes, n_step, stack)
         rows = lanes * self.rows_per_lane
-        self._frames = allocate_frames((rows, *obs_shape), obs_dtype, self.device, path)
+        self._frames = Frames((rows, *obs_shape), obs_dtype, self.device, path)
         self._columns: Rows = {name: np.full(rows, 0, dtype) for name, dtype in COLUMNS.items()}
         self._columns["kind"].fill(GAP)
         if mask_probability is not None:
@@ -219,7 +219,7 @@ class Replay:
         start_K = np.maximum(counts_K, self.oldest_K)
         lane_L, number_L = spans(start_K, self.counts_K)
         slot_L = self._slot(lane_L, number_L)
-        frames = self._frames.index_select(0, torch.from_numpy(slot_L).to(self.device))
+        frames = self._frames.read(slot_L)
         rows = {name: column[slot_L] for name, column in self._columns.items()}
         return rows | {"frame": frames.cpu().numpy(), "start_K": start_K, "counts_K": self.counts_K.copy()}
 
@@ -299,10 +299,7 @@ class Replay:
         self.counts_K[lane_L] += 1
 
     def _write(self, slot_L: Ints, frames_L: npt.NDArray[Any], columns: Rows) -> None:
-        assert frames_L.shape == (len(slot_L), *self.obs_shape), (frames_L.shape, self.obs_shape)
-        frames = torch.from_numpy(np.ascontiguousarray(frames_L))
-        assert frames.dtype == self._frames.dtype, (frames.dtype, self._frames.dtype)
-        self._frames.index_copy_(0, torch.from_numpy(slot_L).to(self.device), frames.to(self.device))
+        self._frames.write(slot_L, frames_L)
         for name, column in self._columns.items():
             column[slot_L] = columns[name]
         self._sampleable[slot_L] = False
@@ -365,7 +362,7 @@ class Replay:
         """The frame and the S − 1 before it, oldest first along the last axis, zeros before the episode's start."""
         back_S = np.arange(self.stack - 1, -1, -1)
         slot_LS = self._slot(lane_L[:, None], number_L[:, None] - back_S)
-        frames = self._frames.index_select(0, torch.from_numpy(slot_LS.ravel()).to(self.device))
+        frames = self._frames.read(slot_LS.ravel())
         if self.stack == 1:
             return frames
         absent_LS = back_S > self._columns["age"][self._slot(lane_L, number_L)][:, None]
