@@ -68,8 +68,8 @@ class Learner:
         self.network = network
         self.target_network = deepcopy(network).requires_grad_(False)
         self.generator = generator
-        self.optimizer = torch.optim.Adam(
-            network.parameters(), lr=settings.learning_rate, eps=settings.adam_epsilon
+        self.optimizer = torch.optim.Adam(  # fused: one pass over memory where the plain one makes ten
+            network.parameters(), lr=settings.learning_rate, eps=settings.adam_epsilon, fused=True
         )
         self.anchors: dict[str, Tensor] = {}
         if method.anchor:
@@ -110,13 +110,17 @@ class Learner:
                 features = features.detach() + (features - features.detach()) / members
             return features.unflatten(0, (members, size))  # type: ignore[no-untyped-call, no-any-return]
         chosen = int(torch.randint(members, (), generator=self.generator))
-        rows = [
-            self.network.encode(obs_MB[member], context_MB[member])
-            if member == chosen
-            else self._frozen_features(self.network, obs_MB[member], context_MB[member])
-            for member in range(members)
-        ]
-        return torch.stack(rows)
+        trained = self.network.encode(obs_MB[chosen], context_MB[chosen])
+        parts = [trained[None]]
+        if chosen > 0:
+            parts.insert(0, self._frozen_members(obs_MB[:chosen], context_MB[:chosen]))
+        if chosen < members - 1:
+            parts.append(self._frozen_members(obs_MB[chosen + 1 :], context_MB[chosen + 1 :]))
+        return torch.cat(parts)
+
+    def _frozen_members(self, obs_MB: Tensor, context_MB: Tensor) -> Tensor:
+        features = self._frozen_features(self.network, obs_MB.flatten(0, 1), context_MB.flatten(0, 1))
+        return features.unflatten(0, context_MB.shape)  # type: ignore[no-untyped-call, no-any-return]
 
     @torch.no_grad()
     def _frozen_features(self, network: Network, obs: Tensor, context: Tensor) -> Tensor:
