@@ -139,14 +139,13 @@ class Settings:
 _LIMITS: tuple[tuple[str, tuple[float, float], str], ...] = (
     (
         "steps lanes frame_stack n_step batch_size replay_size steps_per_update target_period hidden members "
-        "quantiles ez_longest eval_period eval_lanes log_period checkpoint_period",
+        "quantiles ez_longest eval_period eval_lanes eval_episodes final_episodes log_period checkpoint_period",
         (1, 1e12),
         "at least 1",
     ),
     ("atoms", (2, 1e12), "at least 2"),
     (
-        "reward_clip learning_starts sigma0 phi tee_alpha epsilon_start ez_mu anchor priority_alpha eval_episodes "
-        "final_episodes threads",
+        "reward_clip learning_starts sigma0 phi tee_alpha epsilon_start ez_mu anchor priority_alpha threads",
         (0, 1e12),
         "0 or above",
     ),

@@ -24,6 +24,7 @@ from ede.errors import EdeError, JobFailed
 from ede.evaluate import Episodes, Examiner, Protocol
 from ede.interaction import Actor, Moment, interact, stacked_shape
 from ede.learner import Learner, Report, build_network
+from ede.memory import available_on
 from ede.methods import Method, find_method, refuse_unread
 from ede.mirrors import Mirror, check_mirrors, open_mirrors
 from ede.parts import Masked, Prioritized
@@ -38,10 +39,6 @@ RECENT = 100
 """Training episodes behind the return that progress shows."""
 EXPLODED = 1e9
 """A loss beyond this is as lost as one that is not a number."""
-AT_LEAST_ONE = (
-    "steps", "lanes", "batch_size", "n_step", "frame_stack", "steps_per_update", "target_period", "eval_lanes",
-    "eval_period", "eval_episodes", "final_episodes", "log_period", "checkpoint_period",
-)  # fmt: skip
 MOST_TASK_IDS = 100_000
 """Contexts that a task-id embedding may hold."""
 
@@ -111,9 +108,6 @@ def resolve(
         Contexts.parse(settings.train_contexts),
         Contexts.parse(settings.test_contexts),
     )
-    for name in AT_LEAST_ONE:
-        if getattr(settings, name) < 1:
-            raise EdeError(f"{name} must be at least 1; got {getattr(settings, name)}.")
     if built.task_id and train_contexts.stop > MOST_TASK_IDS:
         raise EdeError(
             f"{method} learns an embedding for each context: choose train_contexts below {MOST_TASK_IDS}."
@@ -126,7 +120,8 @@ def resolve(
     build_network(
         built, settings, shape, spec.num_actions, train_contexts.stop, torch_generator(seed, "init")
     )
-    _refuse_too_much_memory(replay_bytes(**replay_shape(settings, built, spec.obs_shape, spec.obs_dtype)))
+    needed = replay_bytes(**replay_shape(settings, built, spec.obs_shape, spec.obs_dtype))
+    _refuse_too_much_memory(needed, settings.device)
     return {
         "task": task,
         "method": method,
@@ -166,6 +161,7 @@ def replay_shape(
         "obs_shape": obs_shape,
         "obs_dtype": obs_dtype,
         "n_step": settings.n_step,
+        "stack": settings.frame_stack,
         "mask_probability": rule.probability if isinstance(rule, Masked) else None,
         "members": method.ensemble.members,
         "priority": Priority(rule.alpha, rule.beta) if isinstance(rule, Prioritized) else None,
@@ -180,11 +176,11 @@ def _device(name: str) -> str:
     return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
 
 
-def _refuse_too_much_memory(needed: int) -> None:
-    pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > pages:
+def _refuse_too_much_memory(needed: int, device: str) -> None:
+    free = available_on(torch.device(device))
+    if needed > free:
         raise EdeError(
-            f"The replay needs {needed / 1e9:.1f} GB and {pages / 1e9:.1f} GB are free; set a smaller replay_size."
+            f"The replay needs {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free; set a smaller replay_size."
         )
 
 
@@ -284,7 +280,6 @@ class Trainer:
         self.replay = Replay(
             **shape,
             gamma=settings.gamma,
-            stack=settings.frame_stack,
             bootstrap_on_timeout=settings.bootstrap_on_timeout,
             device=settings.device,
         )
