@@ -269,7 +269,7 @@ def make(
         made = gym.make("Counting-v0", lanes=lanes, contexts=contexts, seed=seed, image=image)
         made.spec = replace(_spec(style, image), shows_last_frame=made.spec.shows_last_frame)
         return made
-    setup = Setup(Game("counting", TIME_LIMIT), "easy", lanes, contexts, seed, 0, Looks())
+    setup = Setup(Game("counting", TIME_LIMIT, 1), "easy", lanes, contexts, seed, 0, Looks())
     if style == "next-step":
         pool = CountingPool(lanes, contexts, seed, image)
         module = SimpleNamespace(__version__="counting", make_gymnasium=lambda *_, **__: pool)

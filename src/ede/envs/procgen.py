@@ -36,11 +36,11 @@ class Game:
     """A row of the table of games. Source: the games' C++ code, ``procgen/src/games/*.cpp``, version 0.10.7."""
 
     name: str
+    time_limit: int
+    """Steps after which the game itself ends an episode."""
     kilobytes_a_lane: int
     """Resident memory that a lane comes to, as the games keep every picture they have drawn, per lane: measured on
     procgen-mirror in the largest mode by ``benchmarks/memory.py --lane-cost``."""
-    time_limit: int
-    """Steps after which the game itself ends an episode."""
     modes: tuple[str, ...] = ("easy", "hard")
     exploration_level: int | None = None
     """The one level of exploration mode (``procgen/env.py``)."""
@@ -57,29 +57,29 @@ _BOTH = ("easy", "hard")
 GAMES: dict[str, Game] = {
     game.name: game
     for game in (
-        Game("bigfish", 226, 6000),
-        Game("bossfight", 1479, 4000),
-        Game("caveflyer", 449, 1000, (*_BOTH, _MEMORY, _EXPLORATION), 1259048185),
-        Game("chaser", 409, 1000, (*_BOTH, _EXTREME)),
-        Game("climber", 385, 1000, (*_BOTH, _EXPLORATION), 1561126160),
-        Game("coinrun", 3911, 1000, (*_BOTH, _EXPLORATION), 1949448038),
-        Game("dodgeball", 345, 1000, (*_BOTH, _EXTREME, _MEMORY)),
-        Game("fruitbot", 318, 1000),
-        Game("heist", 450, 1000, (*_BOTH, _MEMORY, _EXPLORATION), 876640971),
+        Game("bigfish", 6000, 226),
+        Game("bossfight", 4000, 1479),
+        Game("caveflyer", 1000, 449, (*_BOTH, _MEMORY, _EXPLORATION), 1259048185),
+        Game("chaser", 1000, 409, (*_BOTH, _EXTREME)),
+        Game("climber", 1000, 385, (*_BOTH, _EXPLORATION), 1561126160),
+        Game("coinrun", 1000, 3911, (*_BOTH, _EXPLORATION), 1949448038),
+        Game("dodgeball", 1000, 345, (*_BOTH, _EXTREME, _MEMORY)),
+        Game("fruitbot", 1000, 318),
+        Game("heist", 1000, 450, (*_BOTH, _MEMORY, _EXPLORATION), 876640971),
         Game(
             "jumper",
-            822,
             1000,
+            822,
             (*_BOTH, _MEMORY, _EXPLORATION),
             1434825276,
             MappingProxyType({_MEMORY: 2000}),
         ),
-        Game("leaper", 616, 500, (*_BOTH, _EXTREME, _EXPLORATION), 1318677581),
-        Game("maze", 566, 500, (*_BOTH, _MEMORY, _EXPLORATION), 158988835),
-        Game("miner", 309, 1000, (*_BOTH, _MEMORY)),
-        Game("ninja", 665, 1000, (*_BOTH, _EXPLORATION), 1123500215),
-        Game("plunder", 491, 4000),
-        Game("starpilot", 2177, 1000, (*_BOTH, _EXTREME)),
+        Game("leaper", 500, 616, (*_BOTH, _EXTREME, _EXPLORATION), 1318677581),
+        Game("maze", 500, 566, (*_BOTH, _MEMORY, _EXPLORATION), 158988835),
+        Game("miner", 1000, 309, (*_BOTH, _MEMORY)),
+        Game("ninja", 1000, 665, (*_BOTH, _EXPLORATION), 1123500215),
+        Game("plunder", 4000, 491),
+        Game("starpilot", 1000, 2177, (*_BOTH, _EXTREME)),
     )
 }
 

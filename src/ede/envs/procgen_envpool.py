@@ -60,23 +60,20 @@ class EnvpoolLanes(Lanes):
         frame_KHWC, reward_K, terminated_K, truncated_K, info = pool.step(
             checked_actions(actions, self.lanes)
         )
-        done_K = terminated_K | truncated_K
-        ended_E = np.flatnonzero(done_K)
-        if len(ended_E):  # begin their next episodes; what follows is done meanwhile
-            pool.send(np.zeros(len(ended_E), np.int32), ended_E)
         self._is_fresh = False
         context_K = info["level_seed"].astype(np.int64)
+        done_K = terminated_K | truncated_K
         # envpool's own split believes jumper's memory mode to end at 1000; the game ends it at 2000.
         terminated_K, truncated_K = split_ends(done_K, info["elapsed_step"], self._setup.time_limit)
+        ended_E = np.flatnonzero(done_K)
         final_EHWC = join_final(frame_KHWC, ended_E)
-        # envpool hands out fresh arrays, so that frame_KHWC is the caller's and we keep the copy.
-        np.copyto(self._frame_KHWC, frame_KHWC)
         np.copyto(self._context_K, context_K)
         if len(ended_E):
-            first_EHWC, _, _, _, first = pool.recv()
-            begun_E = first["env_id"]
-            frame_KHWC[begun_E] = self._frame_KHWC[begun_E] = first_EHWC
-            self._context_K[begun_E] = first["level_seed"]
+            first_EHWC, _, _, _, first = pool.step(np.zeros(len(ended_E), np.int32), ended_E.astype(np.int32))
+            frame_KHWC[first["env_id"]] = first_EHWC
+            self._context_K[first["env_id"]] = first["level_seed"]
+        # envpool hands out fresh arrays, so that frame_KHWC is the caller's and we keep the copy.
+        np.copyto(self._frame_KHWC, frame_KHWC)
         return Step(
             obs=frame_KHWC,
             reward=reward_K,
