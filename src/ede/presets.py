@@ -264,7 +264,7 @@ PAPER_CRAFTER = _preset(
 LAPTOP_PROCGEN = _preset(
     PAPER_PROCGEN,
     steps=(60_000, CHOICE),
-    batch_size=(64, CHOICE),
+    batch_size=(128, CHOICE),
     replay_size=(100_000, CHOICE),
     learning_starts=(6_400, CHOICE),
     target_period=(3_200, CHOICE),
@@ -296,7 +296,7 @@ LAPTOP_CRAFTER = _preset(
 
 LAPTOP_SMALL = _preset(
     None,
-    steps=(150_000, CHOICE),
+    steps=(200_000, CHOICE),
     lanes=(64, CHOICE),
     reward_scaling=(False, CHOICE),
     reward_clip=(0.0, CHOICE),
@@ -304,14 +304,14 @@ LAPTOP_SMALL = _preset(
     batch_size=(64, CHOICE),
     replay_size=(100_000, CHOICE),
     learning_starts=(6_400, CHOICE),
-    steps_per_update=(64, CHOICE),
+    steps_per_update=(32, CHOICE),
     target_period=(3_200, CHOICE),
     learning_rate=(1e-3, CHOICE),
     hidden=(128, CHOICE),
     quantiles=(32, CHOICE),
-    phi=(5.0, CHOICE),
-    v_min=(-5.0, CHOICE),
-    v_max=(15.0, CHOICE),
+    phi=(2.0, CHOICE),
+    v_min=(-2.0, CHOICE),
+    v_max=(10.0, CHOICE),
     epsilon_start=(100, CHOICE),
     epsilon_decay=(500, CHOICE),
     eval_period=(32_000, CHOICE),
@@ -321,6 +321,8 @@ LAPTOP_SMALL = _preset(
     log_period=(3_200, CHOICE),
     checkpoint_period=(50_000, CHOICE),
 )
+
+LAPTOP_GYM = _preset(LAPTOP_SMALL, v_min=(-10.0, CHOICE), v_max=(40.0, CHOICE))
 
 _SMOKE = {
     "steps": (1_280, CHOICE),
@@ -349,13 +351,13 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = MappingProxyType(
             "procgen": LAPTOP_PROCGEN,
             "crafter": LAPTOP_CRAFTER,
             "bigfish-simple": LAPTOP_SMALL,
-            "gym": LAPTOP_SMALL,
+            "gym": LAPTOP_GYM,
         },
         "smoke": {
             "procgen": _preset(LAPTOP_PROCGEN, **_SMOKE),
             "crafter": _preset(LAPTOP_CRAFTER, **{**_SMOKE, "lanes": (1, CHOICE), "steps": (640, CHOICE)}),
             "bigfish-simple": _preset(LAPTOP_SMALL, **_SMOKE),
-            "gym": _preset(LAPTOP_SMALL, **_SMOKE),
+            "gym": _preset(LAPTOP_GYM, **_SMOKE),
         },
     }
 )
