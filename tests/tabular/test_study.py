@@ -192,6 +192,13 @@ def test_claims_agree_where_the_numbers_do_and_differ_where_they_do_not() -> Non
     assert "--method pg-printed" in beta.why
 
 
+def test_a_smaller_study_shows_its_numbers_and_no_verdict() -> None:
+    small = Study(Size(trials=99), made(ucb=[1.0] + [1.72] * 9).rows)
+    (finding,) = [one for one in findings(small) if one.published == "UCB is best at c = 45"]
+    assert finding.verdict == "not yet"
+    assert "best c = 45" in finding.ours
+
+
 def test_a_claim_about_variance_reads_the_standard_deviations() -> None:
     exact = [row("grid", "ucb", value, 1.72, std=0.0) for value in METHODS["ucb"].values]
     falling = [row("grid", "sarsa", value, 0.0, std=5 - 4 * value) for value in METHODS["sarsa"].values]

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from ede.tabular.study import METHODS, Row, Study
+from ede.tabular.study import METHODS, Row, Size, Study
 from ede.tabular.worlds import WORLDS
 
 Verdict = Literal["agrees", "differs", "not yet"]
@@ -266,7 +266,12 @@ CLAIMS = (
 
 
 def findings(study: Study, figure: str | None = None) -> tuple[Finding, ...]:
-    """The claims about a figure, or all, judged where the study holds the sweeps they need."""
+    """The claims about a figure, or all.
+
+    Each is judged where the study holds the sweeps it needs and is of the paper's size.
+    """
+    published = Size()
+    whole = study.size.trials >= published.trials and study.size.episodes == published.episodes
     judged = []
     for claim in CLAIMS:
         if figure is not None and figure not in claim.figures:
@@ -275,7 +280,9 @@ def findings(study: Study, figure: str | None = None) -> tuple[Finding, ...]:
             judged.append(Finding(claim.published, "", "not yet"))
             continue
         ours, holds = claim.judge(study)
-        judged.append(
-            Finding(claim.published, ours, "agrees" if holds else "differs", "" if holds else claim.why)
-        )
+        if whole:
+            verdict: Verdict = "agrees" if holds else "differs"
+            judged.append(Finding(claim.published, ours, verdict, "" if holds else claim.why))
+        else:
+            judged.append(Finding(claim.published, ours, "not yet"))
     return tuple(judged)

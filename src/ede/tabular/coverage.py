@@ -175,7 +175,7 @@ def draw(world: World, found: tuple[Exploration, ...], out: Path, name: str) -> 
         )
         bar.set_label("Share of steps $d_π(s,a)$")
         panels = below.subplots(1, 4)
-        titles = ("Coverage $μ_{min}$", "Worst error of Q", "Squares of right action", "Test return")
+        titles = ("Coverage $μ_{min}$", "Worst error of Q", "Right greedy actions", "Test return")
         for index, one in enumerate(found):
             style = {"color": _TONES[index], "linestyle": _DASHES[index]}
             for axes, series_TC in zip(
@@ -191,6 +191,7 @@ def draw(world: World, found: tuple[Exploration, ...], out: Path, name: str) -> 
         panels[2].set_ylim(0, 1.03)
         panels[2].yaxis.set_major_formatter(PercentFormatter(1))
         panels[3].axhline(world.test_optimum, color="black", linewidth=0.8, linestyle=":")
+        panels[3].set_yticks(range(int(world.worst_return), 1, 5))
         panels[3].set_ylim(world.worst_return - 0.6, world.goal_reward + 0.6)
         handles, names = panels[0].get_legend_handles_labels()
         below.legend(handles, names, loc="outside lower center", ncols=len(found))

@@ -132,13 +132,16 @@ def sweep(axes: Axes, rows: tuple[Row, ...], colour: str = TEST, label: str = ""
         label=None if label else f"paper's best{'' if world == 'grid' else ' on the grid'}",
         zorder=4,
     )
-    axes.set(xlabel=f"{_coefficient(rows)} {method.symbol}", title=method.title)
+    axes.set(xlabel=f"{_COEFFICIENTS[method.kernel]} {method.symbol}", title=method.title)
 
 
-def _coefficient(rows: tuple[Row, ...]) -> str:
-    return {"pg": "Entropy coefficient", "ucb": "Exploration coefficient"}.get(
-        rows[0].cell.method, "Exploration rate"
-    )
+_COEFFICIENTS = {
+    "egreedy": "Exploration rate",
+    "sarsa": "Exploration rate",
+    "ucb": "Exploration coefficient",
+    "pg": "Entropy coefficient",
+}
+"""What a kernel's value is, for the axis."""
 
 
 def _optimum(axes: Axes, world: World) -> None:

@@ -51,6 +51,8 @@ def claims(study: Study, figure: str | None = None) -> None:
         ["published", "ours (± standard error)", "verdict"],
         [(one.published, one.ours, one.verdict) for one in judged],
     )
+    if any(one.verdict == "not yet" for one in judged):
+        say("Not yet: this needs whole sweeps of at least 100 trials, and 1000 episodes each.")
     for one in judged:
         if one.why:
             say(f"{one.published}: differs. {one.why}")
