@@ -8,7 +8,7 @@ passed over; any other damage is one sentence that names the file.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,10 @@ import numpy as np
 
 from ede.errors import EdeError
 from ede.statistics import Floats
+
+RESULTS = "runs.json"
+"""Marks a folder of condensed runs (``ede.results``)."""
+MARKS = ("config.json", RESULTS)
 
 
 @dataclass(frozen=True)
@@ -145,12 +149,7 @@ def load(paths: Iterable[Path]) -> Collection:
     """
     kept: dict[str, Run] = {}
     problems: list[str] = []
-    for folder in _folders(paths):
-        try:
-            run = read_run(folder)
-        except EdeError as error:
-            problems.append(str(error))
-            continue
+    for run in _runs(paths, problems):
         cell = json.dumps([run.task, run.method, run.preset, run.seed, dict(run.settings)], sort_keys=True)
         if cell in kept:
             one, other = sorted((kept[cell], run), key=lambda run: (run.finished, run.reached))
@@ -166,16 +165,27 @@ def load(paths: Iterable[Path]) -> Collection:
     )
 
 
+def _runs(paths: Iterable[Path], problems: list[str]) -> Iterator[Run]:
+    """Every run that can be read; of the others, a sentence each is added to ``problems``."""
+    from ede.results import read_results
+
+    for folder in _folders(paths):
+        try:
+            yield from read_results(folder).runs if (folder / RESULTS).exists() else (read_run(folder),)
+        except EdeError as error:
+            problems.append(str(error))
+
+
 def _folders(paths: Iterable[Path]) -> list[Path]:
+    """Run folders, and folders of condensed runs."""
     found: dict[Path, None] = {}
     for path in paths:
         if not path.is_dir():
             raise EdeError(f"There is no folder {path}; name run folders, or a folder that holds them.")
-        inside = (
-            [path] if (path / "config.json").exists() else sorted(p.parent for p in path.rglob("config.json"))
-        )
+        inside = [path] if any((path / name).exists() for name in MARKS) else []
+        inside = inside or sorted(found.parent for name in MARKS for found in path.rglob(name))
         if not inside:
-            raise EdeError(f"{path} holds no run: no config.json in it or below.")
+            raise EdeError(f"{path} holds no run: no config.json or {RESULTS} in it or below.")
         found.update(dict.fromkeys(folder.resolve() for folder in inside))
     return list(found)
 

@@ -1,0 +1,1 @@
+"""Sweeps: a table of cells becomes a folder of run folders; only the missing ones are run."""

@@ -1,0 +1,95 @@
+"""The sweeps that have a name: the evidence in ``results/``, and the paper's size for a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ede.methods import METHODS
+from ede.paper.experiments import GAMES
+from ede.sweep.cells import Block, Sweep
+
+_PROCGEN = tuple(f"procgen/{game}" for game in GAMES)
+
+
+def _around_ede(**grid: tuple[float, ...]) -> Block:
+    """One setting of EDE varied, all else as in the preset."""
+    return Block(("bigfish-simple",), ("ede",), tuple(range(5)), grid=grid)
+
+
+_ALL = (
+    Sweep(
+        "bigfish-methods",
+        "Every method on bigfish-simple, ten seeds.",
+        (Block(("bigfish-simple",), tuple(METHODS), tuple(range(10))),),
+    ),
+    Sweep(
+        "bigfish-ablations",
+        "EDE on bigfish-simple with other M, φ, λ and α, one at a time; the preset's own are in bigfish-methods.",
+        (
+            _around_ede(members=(2, 3, 10)),
+            _around_ede(phi=(1.0, 30.0)),
+            _around_ede(tee_lambda=(0.4, 0.8)),
+            _around_ede(tee_alpha=(3.0, 9.0)),
+        ),
+    ),
+    Sweep(
+        "minigrid",
+        "Three MiniGrid tasks whose layouts are drawn anew for every seed, 200 of them trained on; "
+        "DoorKey is hard to explore.",
+        (
+            Block(
+                (
+                    "gym/MiniGrid-SimpleCrossingS9N1-v0",
+                    "gym/MiniGrid-FourRooms-v0",
+                    "gym/MiniGrid-DoorKey-6x6-v0",
+                ),
+                ("ede", "qrdqn", "qrdqn_ucb", "qrdqn_tee", "dqn", "noisy_net", "ez_greedy"),
+                tuple(range(5)),
+                settings={"steps": 300_000},
+            ),
+        ),
+    ),
+    Sweep(
+        "procgen-pilot",
+        "A short run of EDE on all sixteen games, to see which of them learn soonest.",
+        (Block(_PROCGEN, ("ede",), settings={"steps": 250_000}),),
+    ),
+    Sweep(
+        "procgen",
+        "EDE and QR-DQN on the games given by --tasks, three seeds, a million steps.",
+        (Block((), ("ede", "qrdqn"), (0, 1, 2), settings={"steps": 1_000_000}),),
+    ),
+    Sweep(
+        "crafter",
+        "EDE (Thompson sampling) and Rainbow on Crafter, two seeds, 100,000 steps.",
+        (Block(("crafter",), ("ede_thompson", "rainbow"), (0, 1), settings={"steps": 100_000}),),
+    ),
+    Sweep(
+        "hyperparameters",
+        "The paper's search over φ, λ and α, on bigfish.",
+        (
+            Block(
+                ("procgen/bigfish",),
+                ("ede",),
+                grid={
+                    "phi": (10.0, 20.0, 30.0, 50.0),
+                    "tee_lambda": (0.5, 0.6, 0.7),
+                    "tee_alpha": (6.0, 7.0, 8.0, 9.0),
+                },
+            ),
+        ),
+    ),
+    Sweep(
+        "paper-procgen",
+        "The paper's size, for a cluster: QR-DQN, its two halves of EDE, and EDE on sixteen games, five seeds.",
+        (Block(_PROCGEN, ("ede", "qrdqn", "qrdqn_ucb", "qrdqn_tee"), tuple(range(5)), "paper"),),
+    ),
+    Sweep(
+        "paper-crafter",
+        "The paper's size, for a cluster: EDE (Thompson sampling) and Rainbow on Crafter, ten seeds.",
+        (Block(("crafter",), ("ede_thompson", "rainbow"), tuple(range(10)), "paper"),),
+    ),
+)
+
+SWEEPS: Mapping[str, Sweep] = MappingProxyType({sweep.name: sweep for sweep in _ALL})
