@@ -122,7 +122,7 @@ def main() -> None:
         return
     settings = tyro.cli(Settings)
     measure = lane_cost if settings.lane_cost else flatness
-    rows = measure(settings, Console())
+    rows = measure(settings, Console(width=None if sys.stdout.isatty() else 120))
     if settings.json_file:
         settings.json_file.write_text(json.dumps(rows, indent=1))
 
