@@ -166,6 +166,10 @@ class RunFolder:
 
     def policy(self, warn: Callable[[str], None] | None = None) -> Policy:
         """The agent of the newest good checkpoint."""
+        return self.policy_and_step(warn)[0]
+
+    def policy_and_step(self, warn: Callable[[str], None] | None = None) -> tuple[Policy, int]:
+        """The agent of the newest good checkpoint, and the step that it was written at."""
         spec, settings, method = self.config["spec"], self.settings, self.method
         checkpoint = self.checkpoints.newest(warn or print_warning, parts=("learner",))
         network = build_network(
@@ -187,7 +191,7 @@ class RunFolder:
             raise EdeError(
                 f"The checkpoint in {self.path} does not fit its config.json; was it edited?"
             ) from error
-        return Policy(network.requires_grad_(False), method, settings)
+        return Policy(network.requires_grad_(False), method, settings), checkpoint.step
 
 
 def print_warning(text: str) -> None:
