@@ -185,8 +185,8 @@ CLAIMS = (
         "Policy gradient is best at β = 0.1",
         (("grid", "pg"),),
         _best_value("grid", "pg"),
-        "The paper prints its entropy without the minus sign. Added as printed it is a penalty: the return then "
-        "falls with β from a best at 0 to 0.1 (`--method pg-printed`). We take the words, an entropy bonus.",
+        "The paper prints its entropy without the minus sign. Added as printed it is a penalty, and the return falls "
+        "with β from a best near 0 (`--method pg-printed`). We take the words, an entropy bonus.",
     ),
     Claim(
         ("tabular-egreedy", "tabular-pg"),
