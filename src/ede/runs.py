@@ -234,7 +234,12 @@ def _processor() -> str:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout that this package runs from, marked where it was changed; None elsewhere."""
+    """The commit of the checkout that this package runs from, marked where it was changed.
+
+    Where there is no checkout, such as in a container, EDE_COMMIT says it; else None.
+    """
+    if told_commit := os.environ.get("EDE_COMMIT"):
+        return told_commit
     home = Path(__file__).parent
     try:
         told = subprocess.run(
