@@ -74,8 +74,18 @@ def main(arguments: list[str]) -> int:
     from ede.sweep.board import Board, final_table
     from ede.sweep.work import Stop, held, jobs
 
+    threads = max(1, cores // workers)
+    if given.dry_run:
+        from ede.sweep.plan import price, tables
+
+        table = jobs(cells, out, threads)
+        with console.status("measuring") as status:
+            prices = price(table, status.update if console.is_terminal else console.print)
+        console.print(*tables(table, prices, workers, out))
+        return 0
+
     with held(out):
-        table = jobs(cells, out, threads=max(1, cores // workers))
+        table = jobs(cells, out, threads)
         missing = [job for job in table if not job.done]
         remember(out, sweep.name)
         board = Board(len(table), len(table) - len(missing))

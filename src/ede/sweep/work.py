@@ -9,11 +9,12 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ede.errors import EdeError
+from ede.presets import Settings, find_preset
 from ede.sweep.cells import MACHINE_SETTINGS, Cell, Value
 
 ATTEMPTS = 2
@@ -53,7 +54,7 @@ class Job:
     @property
     def threads(self) -> int:
         """Threads of torch that the cell was planned with."""
-        return int({**self.machine, **self.cell.settings}.get("threads", 1))
+        return self.settings().threads
 
     def command(self, parent: int) -> list[str]:
         """The process that runs it or carries it on."""
@@ -94,12 +95,14 @@ class Job:
         line = last_line(self.folder / "metrics.jsonl")
         return int(line.get("step", 0))
 
+    def settings(self) -> Settings:
+        """The preset's numbers with the cell's."""
+        changed: dict[str, Any] = {**self.machine, **self.cell.settings}
+        return replace(find_preset(self.cell.preset, self.cell.task).settings, **changed)
+
     def steps(self) -> int:
         """How far it is to go."""
-        from ede.presets import find_preset
-
-        planned = find_preset(self.cell.preset, self.cell.task).settings.steps
-        return int(self.cell.settings.get("steps", planned))
+        return self.settings().steps
 
     def returns(self) -> dict[str, float]:
         """Mean return of the closing evaluations, by split."""
