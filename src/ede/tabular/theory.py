@@ -173,11 +173,6 @@ class Coverage:
     """Pairs in G(α) just below ``train_alpha``."""
     pairs: int
 
-    @property
-    def hidden_cost(self) -> float:
-        """How many times more steps the analysis asks for on the whole world than on that sub-MDP, at equal t_mix."""
-        return self.train_alpha / self.mu_min if self.mu_min > 0 else math.inf
-
 
 def coverage(world: World, policy_SA: Floats) -> Coverage:
     d_SA = stationary(world, policy_SA)
