@@ -31,7 +31,7 @@ class Arguments:
     engine: Literal["processes", "ray"] = "processes"
     """Processes on this machine, or tasks on a Ray cluster."""
     workers: int | None = None
-    """Cells that run at once; default: one a core."""
+    """Processes: cells that run at once; default: one a core."""
     address: str | None = None
     """Ray: `auto` or HOST:PORT of a running cluster; a local one is started when absent."""
     tasks: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
     settings: dict[str, Any] = parse_settings(given.set)
     sweep = find(given.sweep).changed(given.tasks, given.seeds, given.preset, settings)
     cells = sweep.cells()
-    out = given.out or Path("runs") / sweep.name
+    out = (given.out or Path("runs") / sweep.name).absolute()
     cores = available_cores()
     workers = min(given.workers or cores, len(cells))
     if workers < 1:
@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
     from ede.sweep.board import Board, final_table
     from ede.sweep.work import Stop, held, jobs
 
-    threads = max(1, cores // workers)
+    threads = max(1, cores // workers) if given.engine == "processes" else 1
     if given.dry_run:
         from ede.sweep.plan import price, tables
 
@@ -89,12 +89,17 @@ def main(arguments: list[str]) -> int:
         missing = [job for job in table if not job.done]
         remember(out, sweep.name)
         board = Board(len(table), len(table) - len(missing))
-        board.say(f"{len(table)} cells, {len(missing)} missing; {workers} at once; {out}")
+        board.say(f"{len(table)} cells, {len(missing)} missing; {out}")
         stop = Stop(given.limit_seconds)
-        from ede.sweep import processes
+        with board.open():
+            if given.engine == "ray":
+                from ede.sweep import ray
 
-        with stop.listening(), board.open():
-            outcomes = processes.run(missing, workers, board, stop)
+                outcomes = ray.run(missing, given.address, cores, board, stop)
+            else:
+                from ede.sweep import processes
+
+                outcomes = processes.run(missing, workers, board, stop)
         if not given.keep_replay:
             for job in table:
                 if job.done:

@@ -27,6 +27,11 @@ class _Running:
 
 def run(jobs: Sequence[Job], workers: int, board: Board, stop: Stop) -> dict[Job, Outcome]:
     """Run the jobs, ``workers`` at a time, until all have ended or the sweep is asked to stop."""
+    with stop.listening():
+        return _watch(jobs, workers, board, stop)
+
+
+def _watch(jobs: Sequence[Job], workers: int, board: Board, stop: Stop) -> dict[Job, Outcome]:
     waiting, running = deque(jobs), list[_Running]()
     failures: dict[Job, int] = {}
     outcomes: dict[Job, Outcome] = {}
