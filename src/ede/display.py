@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich import box
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from ede.evaluate import Episodes
@@ -40,6 +42,19 @@ class Display:
 
     def saved(self, trainer: Trainer) -> None: ...
 
+    def stopping(self) -> None:
+        """A signal came. Called from its handler: must not print."""
+
+
+class _Bars(Progress):
+    """Bars with a line of notes below, so that both fit a narrow terminal."""
+
+    notes = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        yield Text(self.notes, style="dim")
+
 
 class Terminal(Display):
     """A live bar on a terminal; plain lines where the output goes elsewhere."""
@@ -57,14 +72,12 @@ class Terminal(Display):
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[notes]}"),
+            TextColumn("{task.completed:,}/{task.total:,}"),
             TimeRemainingColumn(compact=True),
+            TextColumn("left"),
         )
-        with Progress(*columns, console=self.console, disable=not self.live, transient=True) as self.progress:
-            self.bar = self.progress.add_task(
-                "steps", total=trainer.settings.steps, completed=trainer.step, notes=""
-            )
+        with _Bars(*columns, console=self.console, disable=not self.live, transient=True) as self.progress:
+            self.bar = self.progress.add_task("steps", total=trainer.settings.steps, completed=trainer.step)
             yield
         if self.last_judgement:
             self.console.print(judgement_table(self.last_judgement))
@@ -86,7 +99,7 @@ class Terminal(Display):
         notes = "  ".join(f"{name} {value}" for name, value in self.notes.items())
         speed = line["steps_per_second"] or 0
         if self.live:
-            self.progress.update(self.bar, notes=f"{speed:.0f}/s  {notes}")
+            self.progress.notes = f"{speed:,.0f} steps/s  {notes}"
             return
         if time.monotonic() - self.last_line > 10:  # a log file is read by people, too
             self.last_line = time.monotonic()
@@ -100,11 +113,17 @@ class Terminal(Display):
         if not self.live:
             yield None
             return
-        bar = self.progress.add_task(f"judging {split}", total=episodes, notes="")
+        bar = self.progress.add_task(f"judging {split}", total=episodes)
         try:
             yield lambda finished: self.progress.update(bar, completed=finished)
         finally:
             self.progress.remove_task(bar)
+
+    def stopping(self) -> None:
+        if self.live:
+            self.progress.notes = (
+                "Stopping once this step or judgement is done. Ctrl-C again: at once, unsaved."
+            )
 
     def judged(self, trainer: Trainer, judged: Mapping[str, Episodes]) -> None:
         self.notes["held-out"] = f"{judged['test'].returns.mean():.2f}"
@@ -140,10 +159,11 @@ def plan_table(folder: RunFolder, trainer: Trainer) -> Table:
 
 
 def judgement_table(judged: Mapping[str, Episodes], title: str = "Final judgement") -> Table:
-    """Train beside test, with the standard error over episodes."""
-    table = Table(title=title, title_justify="left", min_width=60)
-    for column in ("contexts", "episodes", "mean return", "median", "lowest", "highest", "mean length"):
-        table.add_column(column, justify="left" if column == "contexts" else "right")
+    """Train beside test, with the standard error over episodes; fits 80 columns."""
+    table = Table(title=title, title_justify="left", box=box.HORIZONTALS, min_width=60)
+    table.add_column("contexts", overflow="fold")
+    for column in ("episodes", "return ± error", "lowest", "median", "highest", "length"):
+        table.add_column(column, justify="right", no_wrap=True)
     for split, episodes in judged.items():
         returns = episodes.returns
         error = returns.std() / np.sqrt(len(returns))
@@ -151,8 +171,8 @@ def judgement_table(judged: Mapping[str, Episodes], title: str = "Final judgemen
             f"{split} ({episodes.protocol.contexts})",
             str(len(returns)),
             f"{returns.mean():.2f} ± {error:.2f}",
-            f"{np.median(returns):.2f}",
             f"{returns.min():.2f}",
+            f"{np.median(returns):.2f}",
             f"{returns.max():.2f}",
             f"{episodes.lengths.mean():.0f}",
         )

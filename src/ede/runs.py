@@ -82,6 +82,8 @@ class RunFolder:
             raise EdeError(
                 f"{path} already holds a run; carry it on with `ede resume {path}` or choose another --out."
             )
+        if path.exists() and not path.is_dir():
+            raise EdeError(f"{path} is a file; choose another --out.")
         if path.exists() and any(path.iterdir()):
             raise EdeError(f"{path} is not empty; choose another --out.")
         try:

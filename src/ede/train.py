@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -57,8 +57,8 @@ class Run:
 class Stopped(Exception):
     """A signal asked the run to stop; it was saved first."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
+    def __init__(self, number: int, path: Path, step: int) -> None:
+        super().__init__(f"Stopped and saved at step {step:,}; carry on with: ede resume {path}")
         self.number = number
 
 
@@ -209,21 +209,23 @@ def _carry_out(folder: RunFolder, display: Display) -> Run:
         else:
             trainer.begin()
         stack.enter_context(display.open(folder, trainer))
-        stopping = stack.enter_context(_listen_for_signals())
+        stopping = stack.enter_context(_listen_for_signals(display.stopping))
         return trainer.run(stopping)
 
 
 @contextmanager
-def _listen_for_signals() -> Iterator[list[int]]:
+def _listen_for_signals(on_first: Callable[[], None]) -> Iterator[list[int]]:
     """A list that receives the number of the first SIGINT or SIGTERM; a second one acts at once."""
+    at_once: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     received: list[int] = []
 
     def take_note(number: int, frame: FrameType | None) -> None:
         received.append(number)
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, at_once[number])
+        on_first()
 
     try:
-        before = {number: signal.signal(number, take_note) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, take_note) for number in at_once}
     except ValueError:  # not in the main thread: signals stay whose they are
         yield received
         return
@@ -321,7 +323,7 @@ class Trainer:
                 if self.due(settings.checkpoint_period) or stopping or self.step >= settings.steps:
                     self.save()
                 if stopping:
-                    raise Stopped(stopping[0])
+                    raise Stopped(stopping[0], self.folder.path, self.step)
                 if self.step >= settings.steps:
                     break
         judged = self.judge(settings.final_episodes, final=True)

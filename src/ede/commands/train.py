@@ -75,5 +75,6 @@ def until_stopped(work: Callable[[], object]) -> int:
     try:
         work()
     except Stopped as stopped:
+        print(stopped)
         return 128 + stopped.number
     return 0

@@ -84,9 +84,11 @@ def payload(method: Method, watched: Watched) -> dict[str, Any]:
     """What the page's script reads."""
     actions = watched.q_TA.shape[1]
     names = watched.spec.action_names or tuple(f"action {action}" for action in range(actions))
+    axis = np.percentile(watched.z_TMAL, [0.5, 99.5])
     return {
         "steps": len(watched),
-        "names": names,
+        "names": [name.replace("_", " ") for name in names],
+        "axis": axis.tolist(),
         "members": packed16(watched.z_TMAL),
         "mean": packed16(watched.mean_TAL),
         "q": packed32(watched.q_TA),

@@ -1,0 +1,246 @@
+"""`ede train` and `ede eval` as their users meet them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ede
+from conftest import RunCli
+from ede.display import Display
+from ede.envs import make_env
+from ede.evaluate import Protocol
+from ede.methods import METHODS
+from ede.train import Trainer
+
+LEAST = {"threads": 1, "final_episodes": 1}
+QUICK = ("--preset", "smoke", "--set", "threads=1")
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def assert_whole(run: Path, task: str) -> None:
+    """The run folder holds what the documentation promises."""
+    config = json.loads((run / "config.json").read_text())
+    assert {
+        "task", "method", "preset", "seed", "steps", "train_contexts", "test_contexts", "settings", "changed",
+        "method_row", "spec", "log", "versions", "machine", "commit", "command",
+    } <= config.keys()  # fmt: skip
+    assert (config["task"], config["settings"]["threads"], config["changed"]["threads"]) == (task, 1, 1)
+    settings = config["settings"]
+
+    metrics = lines(run / "metrics.jsonl")
+    assert [line["step"] for line in metrics] == [
+        step
+        for step in range(settings["lanes"], settings["steps"] + 1, settings["lanes"])
+        if step % settings["log_period"] == 0
+    ]
+    learning = metrics[-1]
+    assert {
+        "step", "updates", "target_syncs", "replay", "return", "seconds", "steps_per_second", "loss", "grad_norm",
+        "q", "target", "epistemic", "aleatoric", "coefficient_min", "coefficient_max",
+    } <= learning.keys()  # fmt: skip
+    owed = (settings["steps"] - settings["learning_starts"]) // settings["steps_per_update"]
+    assert learning["updates"] == owed
+    assert all(np.isfinite(learning[name]) for name in ("loss", "grad_norm", "q", "epistemic", "aleatoric"))
+
+    evals = lines(run / "evals.jsonl")
+    final = [line for line in evals if line["final"]]
+    assert [line["split"] for line in final] == ["train", "test"]
+    assert [line["split"] for line in evals if not line["final"]] == ["train", "test"] * (
+        (settings["steps"] - 1) // settings["eval_period"]
+    )
+    for line in evals:
+        episodes = settings["final_episodes"] if line["final"] else settings["eval_episodes"]
+        assert line["protocol"] == {
+            "contexts": config[f"{line['split']}_contexts"],
+            "episodes": episodes,
+            "epsilon": settings["eval_epsilon"],
+            "rule": Protocol.rule,
+        }
+        assert len(line["returns"]) == len(line["lengths"]) == len(line["contexts"]) == episodes
+
+    for episode in lines(run / "episodes.jsonl"):
+        assert {"step", "lane", "context", "return", "length", "terminated"} <= episode.keys()
+        assert episode["step"] % settings["lanes"] == 0
+    newest = max((run / "checkpoints").glob("step-*"))
+    assert int(newest.name.removeprefix("step-")) == settings["steps"]
+    assert {path.suffix for path in newest.iterdir()} <= {".safetensors", ".bin", ".json"}
+    assert json.loads((run / "DONE").read_text())["step"] == settings["steps"]
+
+
+def test_from_the_command_to_the_judged_run(run_cli: RunCli, tmp_path: Path) -> None:
+    ran = run_cli("train", "bigfish-simple", *QUICK, "--out", "run")
+    assert (ran.code, ran.err) == (0, "")
+    places = [
+        ran.out.index(text)
+        for text in ("Plan", "about 0:0", "step 160/1,280", "Final judgement", "ede watch run")
+    ]
+    assert places == sorted(places)
+    assert max(map(len, ran.out.splitlines())) <= 100
+    assert_whole(tmp_path / "run", "bigfish-simple")
+
+    told = run_cli("eval", "run", "--episodes", "7", "--contexts", "both", "--json")
+    assert (told.code, told.err) == (0, "")
+    train, test = map(json.loads, told.out.splitlines())
+    assert (train["split"], test["split"]) == ("train", "test")
+    assert (train["protocol"]["contexts"], test["protocol"]["contexts"]) == ("0..199", "full")
+    assert len(train["returns"]) == len(test["returns"]) == 7
+    assert all(0 <= context < 200 for context in train["contexts"])
+    assert run_cli("eval", "run", "--episodes", "7", "--contexts", "both", "--json").out == told.out
+
+    ranged = run_cli(
+        "eval", "run", "--episodes", "3", "--contexts", "300..301", "--epsilon", "0", "--out", "e.jsonl"
+    )
+    assert "300..301" in ranged.out
+    (written,) = lines(tmp_path / "e.jsonl")
+    assert set(written["contexts"]) <= {300, 301}
+    assert written["protocol"]["epsilon"] == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "steps"), [("gym/CartPole-v1", 960), ("crafter", 480), ("procgen/starpilot", 480)]
+)
+def test_other_worlds_from_the_command_to_the_judged_run(
+    run_cli: RunCli, tmp_path: Path, task: str, steps: int
+) -> None:
+    quick = (*QUICK, "--steps", str(steps), "--set", "final_episodes=2", "--set", "eval_episodes=1")
+    ran = run_cli("train", task, *quick, "--out", "run")
+    assert (ran.code, ran.err) == (0, "")
+    assert_whole(tmp_path / "run", task)
+    assert run_cli("eval", "run", "--episodes", "1").code == 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains(method: str, tmp_path: Path) -> None:
+    run = ede.train(
+        "bigfish-simple",
+        method=method,
+        preset="smoke",
+        steps=640,
+        out=tmp_path / "run",
+        settings={"threads": 1, "final_episodes": 2, "eval_period": 10_000, "batch_size": 8},
+        display=Display(),
+    )
+    assert len(run.train.returns) == len(run.test.returns) == 2
+    last = lines(run.path / "metrics.jsonl")[-1]
+    assert last["updates"] == 5
+    assert np.isfinite(last["loss"])
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["procgen/bigfsh"], "bigfsh"),
+        (["atari/pong"], "The preset 'smoke' says nothing about 'atari/pong'"),
+        (["bigfish-simple", "--method", "edd"], "did you mean 'ede'?"),
+        (["bigfish-simple", "--preset", "huge"], "There is no preset 'huge'"),
+        (["bigfish-simple", "--set", "phj=3"], "did you mean 'phi'?"),
+        (["bigfish-simple", "--set", "phi"], "--set takes name=value"),
+        (["bigfish-simple", "--set", "phi=much"], "'much' is no value for phi"),
+        (["bigfish-simple", "--method", "dqn", "--set", "phi=3"], "dqn never reads phi"),
+        (["bigfish-simple", "--set", "members=1"], "needs members of at least 2"),
+        (["bigfish-simple", "--set", "gamma=1.5"], "gamma must be between 0 and 1"),
+        (["bigfish-simple", "--steps", "0"], "steps must be at least 1"),
+        (["bigfish-simple", "--set", "train_contexts=5..2"], "0 <= start < stop"),
+        (["bigfish-simple", "--set", "replay_size=1000000000000"], "set a smaller replay_size"),
+        (["bigfish-simple", "--log", "sheets"], "There is no log 'sheets'"),
+        (["bigfish-simple", "--out", "/proc/run"], "Cannot write to /proc/run"),
+        (["bigfish-simple", "--out", "taken"], "taken is not empty"),
+        (["bigfish-simple", "--out", "file"], "file is a file; choose another --out"),
+    ],
+)
+def test_wrong_words_are_one_sentence_and_nothing_is_written(
+    run_cli: RunCli, tmp_path: Path, words: list[str], sentence: str
+) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    ran = run_cli("train", *QUICK, *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert sentence in ran.err
+    assert ran.err.startswith("ede: ")
+    assert ran.err.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nowhere"], "nowhere is no run folder"),
+        (["run", "--episodes", "0"], "--episodes must be at least 1"),
+        (["run", "--contexts", "some"], "'some' is no set of contexts"),
+        (["run", "--out", "/proc/e.jsonl"], "Cannot write /proc/e.jsonl"),
+    ],
+)
+def test_wrong_words_to_eval_are_one_sentence(
+    run_cli: RunCli, tmp_path: Path, words: list[str], sentence: str
+) -> None:
+    ede.train(
+        "gym/CartPole-v1", preset="smoke", steps=320, out=tmp_path / "run", settings=LEAST, display=Display()
+    )
+    ran = run_cli("eval", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert sentence in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_the_same_from_python(tmp_path: Path) -> None:
+    run = ede.train(
+        "bigfish-simple",
+        method="ede",
+        preset="smoke",
+        seed=3,
+        steps=640,
+        settings={"threads": 1},
+        out=tmp_path / "run",
+        display=Display(),
+    )
+    assert run.path == tmp_path / "run"
+    assert run.test.protocol.contexts == "full"
+    policy = ede.load(run.path)
+    with make_env("bigfish-simple", lanes=6, contexts=ede.Contexts.range(0, 9), seed=0) as lanes:
+        obs = lanes.reset()
+        values = policy.values(obs)
+        members, quantiles = policy.settings.members, policy.settings.quantiles
+        assert values.z_MBAN.shape == (members, 6, lanes.spec.num_actions, quantiles)
+        assert (
+            values.q.shape == values.epistemic.shape == values.aleatoric.shape == (6, lanes.spec.num_actions)
+        )
+        actions = policy.act(obs)
+        np.testing.assert_array_equal(actions, values.q.argmax(-1))
+        np.testing.assert_array_equal(policy.act(obs[2]), actions[2:3])
+        lanes.step(actions)
+
+
+def test_what_loads_is_what_was_trained(tmp_path: Path) -> None:
+    """Another run gives other values; the same folder gives the same ones."""
+    obs = np.random.default_rng(0).integers(0, 256, (4, 10, 10, 3), dtype=np.uint8)
+    q = []
+    for seed in (0, 1):
+        path = tmp_path / str(seed)
+        ede.train(
+            "bigfish-simple",
+            preset="smoke",
+            seed=seed,
+            steps=320,
+            out=path,
+            settings=LEAST,
+            display=Display(),
+        )
+        q.append(ede.load(path).values(obs).q)
+        np.testing.assert_array_equal(ede.load(path).values(obs).q, q[-1])
+    assert not np.allclose(q[0], q[1])
+
+
+def test_the_loop_reads_on_one_screen() -> None:
+    assert len(inspect.getsource(Trainer.run).splitlines()) <= 60
