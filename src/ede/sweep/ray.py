@@ -8,6 +8,7 @@ what it computes is what it computes alone.
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import time
 from collections.abc import Sequence
@@ -39,6 +40,9 @@ def run(jobs: Sequence[Job], address: str | None, cores: int, board: Board, stop
 def _connect(address: str | None, cores: int) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # silences a notice about GPUs
+    if address is None and not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"} & os.environ.keys():
+        # Ray listens on every interface: a cluster of our own obeys nobody but this sweep, and leaves no token behind.
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     try:
         import ray
     except ModuleNotFoundError:
