@@ -310,7 +310,7 @@ def test_the_member_that_trains_the_encoder_is_drawn_uniformly() -> None:
     batch, counts = make_batch(3, WORLDS["vector"], 0), [0, 0, 0]
     weight = next(learner.network.encoder.parameters())
     for _ in range(900):
-        features = learner.features(batch)
+        features = learner.features(batch, learner.draw_member())
         slopes = [torch.autograd.grad(row.sum(), weight, retain_graph=True)[0] for row in features]
         (trained,) = [member for member, slope in enumerate(slopes) if slope.any()]
         counts[trained] += 1

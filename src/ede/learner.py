@@ -15,6 +15,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ede import losses
+from ede.compute import PLAIN, Compute
 from ede.methods import Method
 from ede.networks import HeadShape, Network, choose_encoder
 from ede.parts import AllMembers
@@ -63,13 +64,21 @@ class Report:
 class Learner:
     """The network, its target, and how they learn."""
 
-    def __init__(self, method: Method, settings: Settings, network: Network, generator: Generator) -> None:
-        self.method, self.settings = method, settings
+    def __init__(
+        self,
+        method: Method,
+        settings: Settings,
+        network: Network,
+        generator: Generator,
+        compute: Compute = PLAIN,
+    ) -> None:
+        self.method, self.settings, self.compute = method, settings, compute
         self.network = network
         self.target_network = deepcopy(network).requires_grad_(False)
         self.generator = generator
+        self.parameters = list(network.parameters())
         self.optimizer = torch.optim.Adam(  # fused: one pass over memory where the plain one makes ten
-            network.parameters(), lr=settings.learning_rate, eps=settings.adam_epsilon, fused=True
+            self.parameters, lr=settings.learning_rate, eps=settings.adam_epsilon, fused=True
         )
         self.anchors: dict[str, Tensor] = {}
         if method.anchor:
@@ -80,13 +89,15 @@ class Learner:
         """One gradient step on a batch of [M, B] transitions."""
         target_MBN, p_MBN = self.targets(batch)
         noise = self.network.heads.draw_noise(self.generator)
-        raw_MBAN = self.network.heads(self.features(batch), noise)
+        chosen = self.draw_member()
+        features_MBd = self.features(batch, chosen)
+        raw_MBAN = self.network.heads(features_MBd, noise, self.compute.product(features_MBd, chosen))
         taken_MBN = take(raw_MBAN, batch.action_MB)
         loss_MB = self.method.head.loss(taken_MBN, target_MBN, p_MBN)
         loss = (loss_MB * batch.weight_MB).mean(1).sum()
         self.optimizer.zero_grad(set_to_none=True)
         (loss + self.anchor_penalty()).backward()  # type: ignore[no-untyped-call]
-        norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.clip_norm)
+        norm = nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm)
         self.optimizer.step()
         self.updates += 1
         with torch.no_grad():
@@ -99,32 +110,31 @@ class Learner:
         """What raw head outputs mean under this method."""
         return self.method.head.returns(raw_MBAN, self.method.ensemble.unbiased)
 
-    def features(self, batch: Batch) -> Tensor:
+    def draw_member(self) -> int | None:
+        """The member that trains the encoder in this update; None where all do."""
+        if isinstance(self.method.encoder_gradient, AllMembers):
+            return None
+        return int(torch.randint(self.method.ensemble.members, (), generator=self.generator))
+
+    def features(self, batch: Batch, chosen: int | None) -> Tensor:
         """[M, B, d]: of each member's own observations, with a graph only where the encoder is to learn."""
         obs_MB, context_MB = batch.obs_MB, batch.context_MB
-        members, size = batch.action_MB.shape
-        rule = self.method.encoder_gradient
-        if isinstance(rule, AllMembers):
-            features = self.network.encode(obs_MB.flatten(0, 1), context_MB.flatten(0, 1))
-            if rule.normalised:
+        rule, members = self.method.encoder_gradient, len(obs_MB)
+
+        def of(part: slice) -> tuple[Network, Tensor, Tensor]:
+            return self.network, obs_MB[part].flatten(0, 1), context_MB[part].flatten(0, 1)
+
+        if chosen is None:
+            features = self.compute.trained_features(*of(slice(None)))
+            if isinstance(rule, AllMembers) and rule.normalised:
                 features = features.detach() + (features - features.detach()) / members
-            return features.unflatten(0, (members, size))  # type: ignore[no-untyped-call, no-any-return]
-        chosen = int(torch.randint(members, (), generator=self.generator))
-        trained = self.network.encode(obs_MB[chosen], context_MB[chosen])
-        parts = [trained[None]]
-        if chosen > 0:
-            parts.insert(0, self._frozen_members(obs_MB[:chosen], context_MB[:chosen]))
-        if chosen < members - 1:
-            parts.append(self._frozen_members(obs_MB[chosen + 1 :], context_MB[chosen + 1 :]))
-        return torch.cat(parts)
-
-    def _frozen_members(self, obs_MB: Tensor, context_MB: Tensor) -> Tensor:
-        features = self._frozen_features(self.network, obs_MB.flatten(0, 1), context_MB.flatten(0, 1))
+        else:
+            before, after = slice(chosen), slice(chosen + 1, members)
+            parts = [self.compute.frozen_features(*of(before))] if chosen > 0 else []
+            parts.append(self.compute.trained_features(*of(slice(chosen, chosen + 1))))
+            parts += [self.compute.frozen_features(*of(after))] if chosen < members - 1 else []
+            features = torch.cat(parts)
         return features.unflatten(0, context_MB.shape)  # type: ignore[no-untyped-call, no-any-return]
-
-    @torch.no_grad()
-    def _frozen_features(self, network: Network, obs: Tensor, context: Tensor) -> Tensor:
-        return network.encode(obs, context)
 
     @torch.no_grad()
     def targets(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
@@ -133,10 +143,11 @@ class Learner:
         members, size = batch.action_MB.shape
         next_obs, context = batch.next_obs_MB.flatten(0, 1), batch.context_MB.flatten(0, 1)
         noise = self.target_network.heads.draw_noise(self.generator)
-        features = self._frozen_features(self.target_network, next_obs, context)
+        features = self.compute.frozen_features(self.target_network, next_obs, context)
         own_MBd = features.unflatten(0, (members, size))  # type: ignore[no-untyped-call]
         # The mean rule asks every member about every minibatch; else each is asked only about its own.
-        raw = self.target_network.heads(features if rule.mean else own_MBd, noise)
+        product = self.compute.product(features, None)
+        raw = self.target_network.heads(features if rule.mean else own_MBd, noise, product)
         values = self.read(raw)
         z, p, q = values.z_MBAN, values.p_MBAN, values.q_MBA
         if rule.mean:
@@ -144,8 +155,8 @@ class Learner:
             z, q = z.mean(0).view(shape), values.q.view(shape[:-1])
         if rule.double:
             online_noise = self.network.heads.draw_noise(self.generator)
-            online = self._frozen_features(self.network, next_obs, context).view_as(own_MBd)
-            q = self.read(self.network.heads(online, online_noise)).q_MBA
+            online = self.compute.frozen_features(self.network, next_obs, context).view_as(own_MBd)
+            q = self.read(self.network.heads(online, online_noise, product)).q_MBA
         z_MBN = losses.take_greedy(z, q)
         p_MBN = None if p is None else losses.take_greedy(p, q)
         return losses.bellman(batch.reward_MB, batch.discount_MB, z_MBN), p_MBN

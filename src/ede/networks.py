@@ -132,6 +132,8 @@ def choose_encoder(name: str, obs_shape: tuple[int, ...]) -> str:
 
 Noise = tuple[tuple[Tensor, Tensor], ...]
 """For each noisy layer the factors (ε_in [M, in], ε_out [M, out]), already passed through f(x) = sgn(x)√|x|."""
+Product = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""As ``torch.baddbmm``: bias [M, 1, out], x [M, B, in], weight [M, in, out] → [M, B, out]."""
 
 
 class StackedLinear(nn.Module):
@@ -149,7 +151,9 @@ class StackedLinear(nn.Module):
             self.weight_sigma = nn.Parameter(torch.full((members, entering, leaving), sigma0 * bound))
             self.bias_sigma = nn.Parameter(torch.full((members, 1, leaving), sigma0 * bound))
 
-    def forward(self, x: Tensor, noise: tuple[Tensor, Tensor] | None) -> Tensor:
+    def forward(
+        self, x: Tensor, noise: tuple[Tensor, Tensor] | None, product: Product = torch.baddbmm
+    ) -> Tensor:
         """x [B, in], the same for every member, or [M, B, in]; gives [M, B, out]."""
         weight: Tensor = self.weight
         bias: Tensor = self.bias
@@ -159,7 +163,7 @@ class StackedLinear(nn.Module):
             bias = bias + self.bias_sigma * leaving[:, None, :]
         if x.ndim == 2:
             x = x.expand(weight.shape[0], *x.shape)
-        return torch.baddbmm(bias, x, weight)
+        return product(bias, x, weight)
 
     def draw_noise(self, generator: Generator) -> tuple[Tensor, Tensor]:
         members, entering, leaving = self.weight.shape
@@ -212,12 +216,14 @@ class Heads(nn.Module):
             return None
         return tuple(layer.draw_noise(generator) for layer in self.layers())
 
-    def forward(self, features: Tensor, noise: Noise | None = None) -> Tensor:
-        """[M, B, A, N] from features [B, d] or, each member its own, [M, B, d]."""
+    def forward(
+        self, features: Tensor, noise: Noise | None = None, product: Product = torch.baddbmm
+    ) -> Tensor:
+        """[M, B, A, N] from features [B, d] or, each member its own, [M, B, d]; ``product`` multiplies."""
         noises = dict(zip(self.layers(), noise or (None,) * 4, strict=False))
 
         def through(first: StackedLinear, second: StackedLinear) -> Tensor:
-            x: Tensor = second(F.relu(first(features, noises[first])), noises[second])
+            x: Tensor = second(F.relu(first(features, noises[first], product)), noises[second], product)
             return x
 
         x_MBC = through(self.hidden, self.advantage)
@@ -248,7 +254,10 @@ class Network(nn.Module):
 
     def encode(self, obs: Tensor, context: Tensor | None = None) -> Tensor:
         """Features [B, d] of observations [B, …] and, for methods that read it, the context ids [B]."""
-        features: Tensor = self.encoder(obs)
+        return self.join(self.encoder(obs), context)
+
+    def join(self, features: Tensor, context: Tensor | None = None) -> Tensor:
+        """Features of observations and, for methods that read it, the embedded context."""
         if self.task_embedding is None:
             return features
         assert context is not None

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
+from ede.compute import PLAIN, Compute
 from ede.envs import Observations
 from ede.methods import Method
 from ede.networks import Network
@@ -25,6 +26,7 @@ class Policy:
     network: Network
     method: Method
     settings: Settings
+    compute: Compute = PLAIN
 
     @torch.no_grad()
     def values(
@@ -45,7 +47,9 @@ class Policy:
             np.full(len(images), -1) if context is None else context, dtype=torch.int64, device=device
         )
         noise = self.network.heads.draw_noise(noise_generator) if noise_generator else None
-        raw_MBAN = self.network(images.to(device), contexts, noise)
+        features = self.compute.frozen_features(self.network, images.to(device), contexts)
+        # The heads in full precision: their disagreement is small beside their outputs.
+        raw_MBAN = self.network.heads(features, noise)
         return self.method.head.returns(raw_MBAN.float().cpu(), self.method.ensemble.unbiased)
 
     def act(

@@ -123,7 +123,7 @@ class Settings:
     device: str = "auto"
     """auto, cpu or cuda."""
     precision: str = "auto"
-    """auto (a short measurement on this machine), fp32 or bf16."""
+    """auto (a short measurement on this machine), plain (the modules as they are), fp32 or bf16 (fast paths)."""
     threads: int = 0
     """Threads of torch; 0 for all cores."""
 

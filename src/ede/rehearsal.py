@@ -56,7 +56,7 @@ def _update_seconds(trainer: Trainer) -> float:
     whole = torch.zeros(shape, dtype=torch.int64, device=device)
     real = torch.zeros(shape, device=device)
     batch = Batch(obs, whole, real, real + settings.gamma, obs, whole, real + 1, whole)
-    copy = Learner(learner.method, settings, deepcopy(learner.network), torch.Generator())
+    copy = Learner(learner.method, settings, deepcopy(learner.network), torch.Generator(), learner.compute)
     return _seconds(lambda: copy.update(batch), 2)
 
 

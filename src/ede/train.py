@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from ede import precision
 from ede.checkpoint import Checkpoint, tensors_of
+from ede.compute import choose, keep_memory
 from ede.contexts import Contexts
 from ede.display import Display, Terminal
 from ede.envs import Lanes, make_env
@@ -117,9 +119,11 @@ def resolve(
     ) as probe:
         spec = probe.spec
     shape = stacked_shape(spec.obs_shape, settings.frame_stack)
-    build_network(
+    network = build_network(
         built, settings, shape, spec.num_actions, train_contexts.stop, torch_generator(seed, "init")
     )
+    resolved = precision.resolve(settings.precision, network.to(settings.device), shape)
+    settings = replace(settings, precision=resolved)
     needed = replay_bytes(**replay_shape(settings, built, spec.obs_shape, spec.obs_dtype))
     _refuse_too_much_memory(needed, settings.device)
     return {
@@ -244,6 +248,7 @@ class Trainer:
         config, settings, method = folder.config, folder.settings, folder.method
         self.settings, self.method, self.seed = settings, method, int(config["seed"])
         torch.set_num_threads(settings.threads or os.cpu_count() or 1)
+        keep_memory()
         self.journals = folder.journals()
         for journal in self.journals.values():
             stack.callback(journal.close)
@@ -268,8 +273,9 @@ class Trainer:
             config["spec"]["task_ids"],
             torch_generator(self.seed, "init"),
         ).to(settings.device)
-        self.learner = Learner(method, settings, network, torch_generator(self.seed, "learn"))
-        self.policy = Policy(network, method, settings)
+        compute = choose(settings.precision, network)
+        self.learner = Learner(method, settings, network, torch_generator(self.seed, "learn"), compute)
+        self.policy = Policy(network, method, settings, compute)
         self.actor = Actor(
             self.policy,
             method.explorer,
