@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
+import signal
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import ede
 from conftest import RunCli
-from ede.display import Display
+from ede.commands.train import until_stopped
+from ede.display import Display, Terminal
 from ede.envs import make_env
 from ede.evaluate import Protocol
 from ede.methods import METHODS
-from ede.train import Trainer
+from ede.train import Trainer, resume
 
 LEAST = {"threads": 1, "final_episodes": 1}
 QUICK = ("--preset", "smoke", "--set", "threads=1")
@@ -240,6 +245,64 @@ def test_what_loads_is_what_was_trained(tmp_path: Path) -> None:
         q.append(ede.load(path).values(obs).q)
         np.testing.assert_array_equal(ede.load(path).values(obs).q, q[-1])
     assert not np.allclose(q[0], q[1])
+
+
+class Interrupting(Display):
+    """Presses Ctrl-C at a step, where asked to twice."""
+
+    def __init__(self, at: int, again: bool = False) -> None:
+        self.at, self.again, self.told = at, again, 0
+
+    def advance(self, trainer: Trainer) -> None:
+        if trainer.step == self.at:
+            signal.raise_signal(signal.SIGINT)
+            if self.again:
+                signal.raise_signal(signal.SIGINT)
+
+    def stopping(self) -> None:
+        self.told += 1
+
+
+def test_ctrl_c_saves_and_says_how_to_carry_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, display = tmp_path / "run", Interrupting(at=400)
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    code = until_stopped(
+        lambda: ede.train("bigfish-simple", preset="smoke", out=run, settings=LEAST, display=display)
+    )
+    assert (code, display.told) == (130, 1)
+    assert capsys.readouterr().out == f"Stopped and saved at step 400; carry on with: ede resume {run}\n"
+    assert max((run / "checkpoints").glob("step-*")).name == "step-000000000400"
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert resume(run, display=Display()).path == run
+
+
+def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, display = tmp_path / "run", Interrupting(at=400, again=True)
+    with pytest.raises(KeyboardInterrupt):
+        until_stopped(
+            lambda: ede.train("bigfish-simple", preset="smoke", out=run, settings=LEAST, display=display)
+        )
+    assert "carries on from the last checkpoint" in capsys.readouterr().out
+    assert max((run / "checkpoints").glob("step-*")).name == "step-000000000320"
+
+
+def test_a_live_terminal_of_80_columns_shows_everything_unfolded(tmp_path: Path) -> None:
+    screen = StringIO()
+    console = Console(file=screen, force_terminal=True, width=80, color_system=None, highlight=False)
+    long_settings = LEAST | {"test_contexts": "200..2147483646"}
+    ede.train(
+        "bigfish-simple",
+        preset="smoke",
+        out=tmp_path / "run",
+        settings=long_settings,
+        display=Terminal(console),
+    )
+    shown = screen.getvalue()
+    assert re.search(r"steps +[━╸╺ ]+ +1,280/1,280 ", shown)
+    assert re.search(r"judging test +[━╸╺ ]+ +\d/\d ", shown)
+    assert re.search(r"steps/s  return \S+  held-out \S+  epistemic \S+", shown)
+    assert re.search(r"train \(0\.\.199\) +1 +\S+ ± \S+ +\S+ +\S+ +\S+ +\d+", shown)
+    assert "…" not in shown
 
 
 def test_the_loop_reads_on_one_screen() -> None:

@@ -146,7 +146,7 @@ def plan_table(folder: RunFolder, trainer: Trainer) -> Table:
         "contexts": f"train {config['train_contexts']}, test {config['test_contexts']}",
         "steps": f"{settings.steps:,} in {settings.lanes} lanes ({settings.learning_starts:,} at random first)",
         "updates": f"{updates:,} of {trainer.method.ensemble.members} × {settings.batch_size} transitions",
-        "memory": f"{trainer.replay.nbytes / 1e9:.2f} GB of replay for {settings.replay_size:,} transitions",
+        "memory": f"{readable_bytes(trainer.replay.nbytes)} of replay for {settings.replay_size:,} transitions",
         "device": f"{settings.device}, {settings.precision}",
         "time": f"about {clock(estimated_seconds(trainer, updates))} for what is left",
         "folder": str(folder.path),
@@ -160,7 +160,9 @@ def plan_table(folder: RunFolder, trainer: Trainer) -> Table:
 
 def judgement_table(judged: Mapping[str, Episodes], title: str = "Final judgement") -> Table:
     """Train beside test, with the standard error over episodes; fits 80 columns."""
-    table = Table(title=title, title_justify="left", box=box.HORIZONTALS, min_width=60)
+    table = Table(
+        title=title, title_justify="left", box=box.HORIZONTALS, collapse_padding=True, pad_edge=False
+    )
     table.add_column("contexts", overflow="fold")
     for column in ("episodes", "return ± error", "lowest", "median", "highest", "length"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -187,6 +189,10 @@ def estimated_seconds(trainer: Trainer, updates: int) -> float:
     steps_left = trainer.settings.steps - trainer.step
     updates_left = max(0, updates - trainer.learner.updates)
     return steps_left / trainer.settings.lanes * cost.vector_step + updates_left * cost.update
+
+
+def readable_bytes(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
 def clock(seconds: float) -> str:

@@ -77,4 +77,7 @@ def until_stopped(work: Callable[[], object]) -> int:
     except Stopped as stopped:
         print(stopped)
         return 128 + stopped.number
+    except KeyboardInterrupt:
+        print("Stopped at once; `ede resume` carries on from the last checkpoint.")
+        raise
     return 0
