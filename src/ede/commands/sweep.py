@@ -76,16 +76,18 @@ def main(arguments: list[str]) -> int:
 
     threads = max(1, cores // workers) if given.engine == "processes" else 1
     if given.dry_run:
-        from ede.sweep.plan import price, tables
+        from ede.sweep.plan import price, tables, too_big
 
         table = jobs(cells, out, threads)
         with console.status("measuring") as status:
             prices = price(table, status.update if console.is_terminal else console.print)
         console.print(*tables(table, prices, workers, out))
+        if too_big(table, prices, workers):
+            console.print("[bold]These cells do not fit into memory together:[/] choose fewer --workers.")
         return 0
 
     with held(out):
-        table = jobs(cells, out, threads)
+        table = jobs(cells, out, threads, given.keep_replay)
         missing = [job for job in table if not job.done]
         remember(out, sweep.name)
         board = Board(len(table), len(table) - len(missing))
@@ -100,10 +102,9 @@ def main(arguments: list[str]) -> int:
                 from ede.sweep import processes
 
                 outcomes = processes.run(missing, workers, board, stop)
-        if not given.keep_replay:
-            for job in table:
-                if job.done:
-                    job.drop_replay()
+        for job in table:
+            if job.done:  # also where the sweep was killed just before it could
+                job.drop_replay()
     console.print(final_table(table, outcomes))
     failed = {job: outcome for job, outcome in outcomes.items() if outcome.status == "failed"}
     for job, outcome in failed.items():

@@ -86,6 +86,15 @@ def _measure(job: Job) -> tuple[Cost, int, int]:
         return rehearse(trainer), replay, parameters
 
 
+def at_once(missing: Sequence[Job], prices: dict[Job, Price], workers: int) -> int:
+    """Bytes of memory of the largest cells that may run together."""
+    return sum(sorted((prices[job].memory for job in missing), reverse=True)[:workers])
+
+
+def too_big(jobs: Sequence[Job], prices: dict[Job, Price], workers: int) -> bool:
+    return at_once([job for job in jobs if not job.done], prices, workers) > available_memory()
+
+
 def tables(jobs: Sequence[Job], prices: dict[Job, Price], workers: int, out: Path) -> tuple[Table, Table]:
     """Every kind of cell, its seeds together; then the whole."""
     kinds: dict[str, list[Job]] = defaultdict(list)
@@ -107,7 +116,6 @@ def tables(jobs: Sequence[Job], prices: dict[Job, Price], workers: int, out: Pat
         )
     missing = [job for job in jobs if not job.done]
     seconds = sum(prices[job].seconds for job in missing)
-    atonce = sum(sorted((prices[job].memory for job in missing), reverse=True)[:workers])
     disk = sum(sorted((prices[job].replay for job in missing), reverse=True)[:workers])
     disk += sum(prices[job].parameters for job in missing)
     whole = Table(title="The missing cells together", title_justify="left", show_header=False)
@@ -115,7 +123,7 @@ def tables(jobs: Sequence[Job], prices: dict[Job, Price], workers: int, out: Pat
         "cells": f"{len(missing)} of {len(jobs)}, {workers} at once",
         "updates": f"{sum(prices[job].updates for job in missing):,}",
         "hours": f"{seconds / 3600 / workers:.2f} ({seconds / 3600:.2f} of one worker), evaluations not counted",
-        "memory": f"{_gigabytes(atonce)} at once, {_gigabytes(available_memory())} are free",
+        "memory": f"{_gigabytes(at_once(missing, prices, workers))} at once, {_gigabytes(available_memory())} are free",
         "disk": f"{_gigabytes(disk)} at most, {_gigabytes(shutil.disk_usage(_existing(out)).free)} are free",
     }.items():
         whole.add_row(name, value)

@@ -38,6 +38,8 @@ class Job:
     out: Path
     machine: Mapping[str, Value]
     """Settings that the cell leaves to the machine: its threads."""
+    keep_replay: bool = False
+    """Whether a finished run keeps its replay on disk."""
 
     @property
     def folder(self) -> Path:
@@ -67,8 +69,9 @@ class Job:
         return {**base, **dict.fromkeys(pools, str(self.threads)), "PYTHONUNBUFFERED": "1"}
 
     def outcome(self, code: int, log_start: int) -> Outcome:
-        """What the end of its process means."""
+        """What the end of its process means; a finished cell gives back the disk of its replay."""
         if self.done:
+            self.drop_replay()
             return Outcome("done")
         return Outcome("failed", reason(code, self.log, log_start))
 
@@ -114,8 +117,8 @@ class Job:
         return {line["split"]: sum(line["returns"]) / len(line["returns"]) for line in found if line["final"]}
 
     def drop_replay(self) -> None:
-        """Free the disk of a finished run's replay: only training needs it, and training is over."""
-        for path in (self.folder / "checkpoints").glob("rows-*.safetensors"):
+        """Only training needs the replay, and training is over."""
+        for path in (self.folder / "checkpoints").glob("rows-*.safetensors") if not self.keep_replay else ():
             path.unlink(missing_ok=True)
 
 
@@ -158,9 +161,9 @@ def last_line(path: Path) -> dict[str, Any]:
     return found
 
 
-def jobs(cells: Sequence[Cell], out: Path, threads: int) -> tuple[Job, ...]:
+def jobs(cells: Sequence[Cell], out: Path, threads: int, keep_replay: bool = False) -> tuple[Job, ...]:
     """The cells with their folders; none of which may hold another run."""
-    found = tuple(Job(cell, out, {"threads": threads}) for cell in cells)
+    found = tuple(Job(cell, out, {"threads": threads}, keep_replay) for cell in cells)
     for job in found:
         job.refuse_another()
     return found
