@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -89,12 +88,13 @@ def main(arguments: list[str]) -> int:
     with held(out):
         table = jobs(cells, out, threads, given.keep_replay)
         missing = [job for job in table if not job.done]
-        remember(out, sweep.name)
+        if missing:
+            remember(out, sweep.name, arguments)
         board = Board(len(table), len(table) - len(missing))
         board.say(f"{len(table)} cells, {len(missing)} missing; {out}")
         stop = Stop(given.limit_seconds)
         with board.open():
-            if given.engine == "ray":
+            if given.engine == "ray" and missing:
                 from ede.sweep import ray
 
                 outcomes = ray.run(missing, given.address, cores, board, stop)
@@ -121,12 +121,13 @@ def main(arguments: list[str]) -> int:
     return 1 if left else 0
 
 
-def remember(out: Path, name: str) -> None:
+def remember(out: Path, name: str, arguments: list[str]) -> None:
     """Which sweep fills the folder, and the commands that did."""
-    path = out / "sweep.json"
+    path, aside = out / "sweep.json", out / ".sweep.json"
     before: list[str] = json.loads(path.read_text())["commands"] if path.exists() else []
-    commands = list(dict.fromkeys([*before, shlex.join(["ede", *sys.argv[1:]])]))
-    path.write_text(json.dumps({"sweep": name, "commands": commands}, indent=2) + "\n")
+    commands = list(dict.fromkeys([*before, shlex.join(["ede", "sweep", *arguments])]))
+    aside.write_text(json.dumps({"sweep": name, "commands": commands}, indent=2) + "\n")
+    aside.rename(path)
 
 
 def show_names() -> int:
