@@ -38,7 +38,7 @@ def killed_run(task: str, out: Path, kills: int, chance: random.Random) -> int:
     for _ in range(kills):
         process = subprocess.Popen([*EDE, *command], stdout=subprocess.DEVNULL)
         journal = out / "metrics.jsonl"
-        goal = (journal.stat().st_size if journal.exists() else 0) + chance.randint(1, 3_000)
+        goal = (journal.stat().st_size if journal.exists() else 0) + chance.randint(1, 600)
         while process.poll() is None and (not journal.exists() or journal.stat().st_size < goal):
             time.sleep(0.002)
         time.sleep(chance.random() * 0.05)
