@@ -38,7 +38,7 @@ LEFT_OUT = ("method_row", "spec", "log", "command")
 OWN_OPTIONS = ("--out", "--collect", "--limit-seconds", "--workers")
 """Options of ``ede sweep`` that say where and how fast it ran, not what."""
 SCORES = ("cell", "method", "task", "seed", "step", "split", "final", "episodes", "mean", "std", "length")
-EPISODES = ("cell", "split", "context", "return", "length")
+EPISODES = ("cell", "split", "context", "return")
 TRAINING = ("cell", "step", "episodes", "return", "length")
 
 Row = Sequence[str | int | float]
@@ -155,9 +155,8 @@ def _scores(run: Run) -> Iterable[Row]:
 def _closing(run: Run) -> Iterable[Row]:
     for split in ("train", "test"):
         if evaluation := run.final(split):
-            entries = (evaluation.contexts, evaluation.returns, evaluation.lengths)
-            for context, value, length in zip(*entries, strict=True):
-                yield run.path.name, split, int(context), float(value), int(length)
+            for context, value in zip(evaluation.contexts, evaluation.returns, strict=True):
+                yield run.path.name, split, int(context), float(value)
 
 
 def _training(run: Run) -> Iterable[Row]:
@@ -200,8 +199,8 @@ def _write(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
 def read_results(folder: Path) -> Collection:
     """The runs of a folder that ``collect`` wrote.
 
-    Evaluations before the last have one entry, their mean; training episodes are as many as there were, each with
-    the mean of its stretch, and as many of them unlocked an achievement as did.
+    Evaluations before the closing ones have one entry, their mean, and so have all lengths; training episodes are as
+    many as there were, each with the mean of its stretch, and as many of them unlocked an achievement as did.
     """
     try:
         document = json.loads((folder / "runs.json").read_text(encoding="utf-8"))
@@ -261,7 +260,7 @@ def _evaluation(
         final=final,
         protocol={**protocols[row["split"]], "episodes": int(row["episodes"])},
         returns=_column(rows, "return") if rows else np.array([float(row["mean"])]),
-        lengths=_column(rows, "length") if rows else np.array([float(row["length"])]),
+        lengths=np.array([float(row["length"])]),
         contexts=_column(rows, "context") if rows else np.array([np.nan]),
     )
 
