@@ -24,7 +24,7 @@ export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help install run test check check-numpy2 lint coverage format bench clean
+.PHONY: help install run tabular test check check-numpy2 lint coverage format bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 22
@@ -41,7 +41,16 @@ $(INSTALLED):
 	rm -f $(VENV)/.installed-*
 	touch $@
 
-run: $(INSTALLED) ## the main job: the paper's tabular study with its figures, in out/tabular
+# Carries on where it was stopped; RUN names another folder for another run.
+RUN ?= runs/bigfish
+
+run: $(INSTALLED) ## the main job: train EDE on Procgen's bigfish for about ten minutes, then show an episode
+	if [ -e $(RUN)/DONE ]; then echo "$(RUN) is finished; make run RUN=runs/another trains anew."; \
+	elif [ -e $(RUN)/config.json ]; then env -u OMP_NUM_THREADS $(BIN)/ede resume $(RUN); \
+	else env -u OMP_NUM_THREADS $(BIN)/ede train procgen/bigfish --out $(RUN); fi
+	env -u OMP_NUM_THREADS $(BIN)/ede watch $(RUN) --out $(RUN)/watch.html
+
+tabular: $(INSTALLED) ## the paper's tabular study with its figures, in out/tabular
 	env -u OMP_NUM_THREADS $(BIN)/ede tabular --out out/tabular
 
 test: $(INSTALLED) ## every test
