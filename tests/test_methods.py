@@ -22,11 +22,11 @@ from ede.interaction import Actor, interact
 from ede.learner import Learner, Report, build_network
 from ede.methods import METHODS, Method, find_method
 from ede.parts import Ensemble, Masked, Prioritized, Single
+from ede.plan import replay_shape
 from ede.policy import Policy
 from ede.presets import PRESETS, Settings, find_preset
 from ede.replay import Replay
 from ede.seeds import numpy_generator, torch_generator
-from ede.train import replay_shape
 
 SOURCE = Path(ede.__file__).parent
 WORLDS = {"image": True, "vector": False}

@@ -21,7 +21,8 @@ from ede.display import Display, Terminal
 from ede.envs import make_env
 from ede.evaluate import Protocol
 from ede.methods import METHODS
-from ede.train import Trainer, resume
+from ede.train import resume
+from ede.trainer import Trainer
 
 LEAST = {"threads": 1, "final_episodes": 1}
 QUICK = ("--preset", "smoke", "--set", "threads=1")

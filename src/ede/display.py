@@ -18,7 +18,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from ede.evaluate import Episodes
     from ede.runs import RunFolder
-    from ede.train import Trainer
+    from ede.trainer import Trainer
 
 
 class Display:

@@ -15,7 +15,7 @@ from ede.learner import Learner
 from ede.replay import Batch
 
 if TYPE_CHECKING:
-    from ede.train import Trainer
+    from ede.trainer import Trainer
 
 
 @dataclass(frozen=True)

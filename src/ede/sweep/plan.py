@@ -16,12 +16,13 @@ from rich.table import Table
 from ede.checkpoint import KEPT
 from ede.display import Display
 from ede.memory import available_memory
+from ede.plan import replay_shape, resolve
 from ede.rehearsal import Cost, rehearse
 from ede.replay import replay_bytes
 from ede.runs import RunFolder
 from ede.sweep.board import clock
 from ede.sweep.work import Job
-from ede.train import Trainer, replay_shape, resolve
+from ede.trainer import Trainer
 
 FREE = frozenset({"steps", "phi", "tee_lambda", "tee_alpha", "train_contexts", "test_contexts"})
 """Settings that change nothing about what a step costs."""

@@ -18,10 +18,10 @@ from ede.errors import EdeError
 from ede.explore import EpsilonGreedy
 from ede.interaction import Actor, interact
 from ede.parts import Constant
+from ede.plan import world_options
 from ede.returns import ReturnDistribution
 from ede.runs import RunFolder
 from ede.seeds import child_seed, torch_generator
-from ede.train import world_options
 
 LEVELS = 21
 """Most quantiles kept of each distribution: enough for a curve of the eye's resolution."""
