@@ -182,7 +182,9 @@ class AllMembers:
 
     @property
     def equations(self) -> str:
-        return "Osband et al. 2016" if self.normalised else "appendix J, the ablation of the feature extractor"
+        return (
+            "Osband et al. 2016" if self.normalised else "appendix J, the ablation of the feature extractor"
+        )
 
 
 @dataclass(frozen=True)

@@ -162,10 +162,10 @@ def paper_settings(batch_size: int, members: int, precision: str, device: str = 
     return replace(preset, batch_size=batch_size, members=members, precision=precision, device=device)
 
 
-def measure(settings: Settings, updates: int = 5) -> Measured:
+def measure(settings: Settings, method: str, updates: int = 5) -> Measured:
     """Draw minibatches and learn from them, the matrix product in turn with them."""
     keep_memory()
-    learner = paper_learner(settings, "ede" if settings.members > 1 else "qrdqn")
+    learner = paper_learner(settings, method)
     replay, generator = filled_replay(settings), numpy_generator(0, "replay")
     members = learner.method.ensemble.members
     seconds, parts, rates = [], [], []

@@ -71,7 +71,7 @@ def _learner(given: Bench) -> None:
     from ede.bench.learner import measure, paper_settings
 
     settings = paper_settings(given.batch, given.heads, given.precision, given.device)
-    measured = measure(settings, given.updates)
+    measured = measure(settings, "ede" if given.heads > 1 else "qrdqn", given.updates)
     if given.json:
         print(json.dumps(measured.to_json()))
     else:

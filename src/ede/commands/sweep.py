@@ -51,12 +51,11 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     given = parse(Arguments, "sweep", arguments)
-    from rich.console import Console
-
     from ede.commands.train import parse_settings
+    from ede.paper import show
     from ede.sweep.cells import find
 
-    console = Console(highlight=False)
+    console = show.console()
     if given.list:
         return show_names()
     if not given.sweep:
@@ -131,10 +130,10 @@ def remember(out: Path, name: str, arguments: list[str]) -> None:
 
 
 def show_names() -> int:
-    from ede.paper.show import table
+    from ede.paper import show
     from ede.sweep.named import SWEEPS
 
-    table(
+    show.table(
         "Sweeps", ("name", "what it is"), [(name, sweep.sentence) for name, sweep in SWEEPS.items()], "left"
     )
     return 0

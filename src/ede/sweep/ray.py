@@ -47,15 +47,16 @@ def _connect(address: str | None, cores: int) -> Any:
         import ray
     except ModuleNotFoundError:
         raise EdeError("Ray is not installed: pip install 'ede[ray]'.") from None
-    # A driver finds the node that it belongs to by its address.
-    host = {} if address in (None, "auto") else {"_node_ip_address": str(address).rpartition(":")[0]}
+    # Ray takes this machine's address on the network for its own, which a cluster on loopback does not know.
+    host = str(address).rpartition(":")[0]
+    own = {"_node_ip_address": host} if host.startswith("127.") else {}
     local = {"num_cpus": cores, "include_dashboard": False, "object_store_memory": OBJECT_STORE}
     try:
         ray.init(
             address=address or "local",
             log_to_driver=False,
             logging_level="ERROR",
-            **(host if address else local),
+            **(own if address else local),
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise JobFailed(f"Ray did not answer at {address or 'a cluster of its own'}: {error}") from None
