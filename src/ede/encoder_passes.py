@@ -10,7 +10,7 @@ Axis letters: B batch, d features.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -27,13 +27,16 @@ SAME = ([1, 1], [1, 1], [1, 1])
 
 def available() -> bool:
     """Whether this build of PyTorch has oneDNN's convolutions with something after them."""
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
+    built = bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
+    return built and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
 
 
 def convolutions(encoder: Impala) -> list[Pair]:
     """In the order in which images pass them: five a stage."""
     return [
-        (module.weight, module.bias) for module in encoder.modules() if isinstance(module, torch.nn.Conv2d)
+        (module.weight, module.bias)
+        for module in encoder.modules()
+        if isinstance(module, torch.nn.Conv2d) and module.bias is not None
     ]
 
 
@@ -42,10 +45,15 @@ def planes_of(obs: Tensor, dtype: torch.dtype) -> Tensor:
     return (obs.permute(0, 3, 1, 2).to(torch.float32) / 255).to(dtype)
 
 
+def _chunks(batch: Tensor, chunk: int) -> tuple[Tensor, ...]:
+    parts: tuple[Tensor, ...] = batch.split(chunk)  # type: ignore[no-untyped-call]
+    return parts
+
+
 def frozen(obs: Tensor, pairs: list[Pair], chunk: int) -> Tensor:
     """[B, d] without a graph."""
     with torch.no_grad():
-        return torch.cat([_frozen(planes_of(part, pairs[0][0].dtype), pairs) for part in obs.split(chunk)])
+        return torch.cat([_frozen(planes_of(part, pairs[0][0].dtype), pairs) for part in _chunks(obs, chunk)])
 
 
 def trained(obs: Tensor, pairs: list[Pair], dtype: torch.dtype, chunk: int) -> Tensor:
@@ -103,7 +111,7 @@ class _Trained(torch.autograd.Function):
         cast = [p.detach().to(dtype) for p in parameters]
         pairs = list(zip(cast[::2], cast[1::2], strict=True))
         features, ctx.kept = [], []
-        for part in obs.split(chunk):
+        for part in _chunks(obs, chunk):
             x, kept = planes_of(part, dtype), []
             for (entry, *blocks), last in _stages(pairs):
                 wide = _convolve(x, entry)
@@ -126,7 +134,7 @@ class _Trained(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient_Bd: Tensor) -> tuple[Tensor | None, ...]:
         sums = [torch.zeros_like(p) for p in ctx.saved_tensors]
-        for part, (kept, out) in zip(gradient_Bd.split(ctx.chunk), ctx.kept, strict=True):
+        for part, (kept, out) in zip(_chunks(gradient_Bd, ctx.chunk), ctx.kept, strict=True):
             gradient = _closed(part.view_as(out).contiguous(memory_format=torch.channels_last), out)
             for stage in reversed(range(len(kept))):
                 x, wide, places, open0, open1, open2, open3 = kept[stage]
@@ -140,7 +148,7 @@ class _Trained(torch.autograd.Function):
                     )  # fmt: skip
                     sums[2 * number] += weight
                     sums[2 * number + 1] += bias
-                    return entering
+                    return cast(Tensor, entering)
 
                 inner = _closed(back(gradient, open3, at + 4), open3)
                 gradient = _closed(back(inner, open2, at + 3), open2).add_(gradient)
@@ -155,4 +163,4 @@ class _Trained(torch.autograd.Function):
 
 def _closed(gradient: Tensor, opened: Tensor) -> Tensor:
     """The gradient before a ReLU whose output was ``opened``."""
-    return torch.ops.aten.threshold_backward(gradient, opened, 0)
+    return cast(Tensor, torch.ops.aten.threshold_backward(gradient, opened, 0))
