@@ -34,7 +34,7 @@ def write_run(
         "method": method,
         "preset": preset,
         "seed": seed,
-        "settings": {"phi": 30.0, "batch_size": 128, "train_contexts": "0..199", **settings},
+        "settings": {"steps": steps, "phi": 30.0, "batch_size": 128, "train_contexts": "0..199", **settings},
         "changed": settings,
         "train_contexts": "0..199",
         "test_contexts": "full",

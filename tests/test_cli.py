@@ -105,7 +105,9 @@ def test_tracebacks_on_request(run_cli: RunCli, monkeypatch: pytest.MonkeyPatch)
 
 def test_ctrl_c_in_a_real_process_exits_130() -> None:
     waiting = (
-        "import sys, time, types; from ede import cli\n"
+        # A shell makes its background jobs deaf to Ctrl-C, and the tests may be one.
+        "import signal, sys, time, types; from ede import cli\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def main(arguments):\n    print('ready', flush=True)\n    time.sleep(60)\n"
         "sys.modules['ede.commands.doctor'] = types.SimpleNamespace(main=main)\n"
         "sys.exit(cli.main(['doctor']))"

@@ -10,7 +10,7 @@ from chromium import opened
 from ede.errors import EdeError
 from ede.report.achievements import score, success_rates
 from ede.report.load import load, read_run
-from ede.report.page import write_report
+from ede.report.page import order_of_tones, readable, write_report
 from ede.report.scores import (
     comparisons,
     final_scores,
@@ -108,6 +108,64 @@ def test_what_differs_beside_the_seed_tells_groups_apart(tmp_path):
         ("procgen/bigfish", "ede · phi=10.0"): 2,
         ("procgen/bigfish", "ede · phi=30.0"): 3,
     }
+
+
+def test_runs_of_another_length_are_no_seeds_of_the_same_thing(tmp_path):
+    for steps in (50_000, 100_000):
+        write_run(tmp_path / str(steps), steps=steps)
+    found = groups(load([tmp_path]).runs)
+    assert [group.label for group in found] == ["ede · steps=100000", "ede · steps=50000"]
+
+
+def test_methods_that_meet_on_several_tasks_have_colours_of_their_own(tmp_path):
+    for index in range(12):
+        write_run(tmp_path / f"m{index}", "bigfish-simple", f"method{index:02}")
+    for task in ("procgen/bigfish", "procgen/miner"):
+        for method in ("method00", "method08"):  # eight places apart in the alphabet: one colour twice
+            write_run(tmp_path / f"{task[-5:]}-{method}", task, method)
+    page = write_report([tmp_path], tmp_path / "out").read_text()
+    assert 'id="figure-curves-procgen"' in page
+    tones = {label: tone for tone, label in enumerate(order_of_tones(groups(load([tmp_path]).runs)))}
+    assert {tones["method00"], tones["method08"]} == {0, 1}
+    assert (tmp_path / "out" / "figures" / "uncertainty-bigfish-simple-epistemic.pdf").exists()
+
+
+def test_where_training_has_every_context_nothing_is_held_out(tmp_path):
+    folder = write_run(tmp_path / "run", "crafter")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "train_contexts": "full"}))
+    page = write_report([folder], tmp_path / "out").read_text()
+    assert "nothing is held out" in page
+    assert 'id="gap"' not in page
+    assert 'id="contexts"' not in page
+
+
+def test_few_runs_name_no_winner(tmp_path):
+    for method, level in (("ede", 9.0), ("qrdqn", 3.0)):
+        for seed in range(2):
+            write_run(tmp_path / f"{method}{seed}", "bigfish-simple", method, seed, level=level)
+    page = write_report([tmp_path], tmp_path / "out").read_text()
+    assert "so few runs cannot tell them apart" in page
+
+
+def test_uncertainty_that_is_zero_throughout_is_not_drawn(tmp_path):
+    folder = write_run(tmp_path / "qrdqn", "bigfish-simple", "qrdqn")
+    write_run(tmp_path / "ede", "bigfish-simple", "ede")
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    (folder / "metrics.jsonl").write_text(
+        "".join(json.dumps({**line, "epistemic": 0.0}) + "\n" for line in lines)
+    )
+    write_report([tmp_path], tmp_path / "out")
+    found = {(row["method"], row["kind"]) for row in rows(tmp_path / "out" / "numbers" / "uncertainty.csv")}
+    assert found == {("ede", "epistemic"), ("ede", "aleatoric"), ("qrdqn", "aleatoric")}
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [(7.0, "7.00"), (0.0951, "0.0951"), (99.97, "100"), (123.45, "123.5"), (4567.8, "4,568")],
+)
+def test_numbers_on_the_page_keep_three_digits(number, shown):
+    assert readable(number) == shown
 
 
 def test_a_cell_that_is_there_twice_counts_once(tmp_path):

@@ -161,3 +161,14 @@ def test_spearman_chance_counts_every_order():
     found = abs(statistics.spearman(x, y))
     twin = np.mean([abs(statistics.spearman(x, order)) >= found - 1e-9 for order in permutations(y)])
     assert statistics.spearman_chance(x, y) == pytest.approx(twin)
+
+
+def test_few_runs_cannot_decide_whatever_they_are():
+    two, three, five = ({"a": np.zeros(n), "b": np.zeros(n)} for n in (2, 3, 5))
+    one_task = statistics.separation_chance({"a": [0.0, 1.0]}, {"a": [2.0, 3.0]})
+    assert one_task == pytest.approx(
+        1 / 6
+    )  # of the 6 ways to deal four runs into two pairs, one separates them
+    assert one_task > statistics.DECISIVE
+    assert statistics.separation_chance(two, three) == pytest.approx(1 / 10**2)
+    assert statistics.separation_chance(five, five) == pytest.approx(1 / 252**2)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,7 +54,7 @@ class Compute:
     def _product(self, bias_M1H: Tensor, x_MBd: Tensor, weight_MdH: Tensor, member: int | None) -> Tensor:
         if member is None:
             return torch.baddbmm(bias_M1H, x_MBd, weight_MdH)
-        return _multiply(bias_M1H, x_MBd, weight_MdH, weight_MdH, member)
+        return _multiply(torch.bmm, bias_M1H, x_MBd, weight_MdH, weight_MdH, member)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,8 @@ class Fused(Compute):
         return network.join(features.float(), context)
 
     def _product(self, bias_M1H: Tensor, x_MBd: Tensor, weight_MdH: Tensor, member: int | None) -> Tensor:
-        return _multiply(bias_M1H, x_MBd, weight_MdH, self.casts.of(weight_MdH), member)
+        multiply = torch.bmm if self.dtype == torch.bfloat16 else onednn_bmm
+        return _multiply(multiply, bias_M1H, x_MBd, weight_MdH, self.casts.of(weight_MdH), member)
 
 
 class Autocast(Compute):
@@ -115,13 +116,31 @@ class Autocast(Compute):
             return network.encode(obs, context).float()
 
     def _product(self, bias_M1H: Tensor, x_MBd: Tensor, weight_MdH: Tensor, member: int | None) -> Tensor:
-        return _multiply(bias_M1H, x_MBd, weight_MdH, weight_MdH.detach().to(torch.bfloat16), member)
+        cast_MdH = weight_MdH.detach().to(torch.bfloat16)
+        return _multiply(torch.bmm, bias_M1H, x_MBd, weight_MdH, cast_MdH, member)
+
+
+Multiply = Callable[[Tensor, Tensor], Tensor]
+"""As ``torch.bmm``."""
+
+
+def onednn_bmm(x_MBd: Tensor, weight_MdH: Tensor) -> Tensor:
+    """``torch.bmm`` of float32 through oneDNN: on AMD's processors in half the time of the MKL behind ``bmm``."""
+    product_MBH = x_MBd.new_empty((*x_MBd.shape[:2], weight_MdH.shape[2]))
+    for x_Bd, weight_dH, product_BH in zip(x_MBd, weight_MdH, product_MBH, strict=True):
+        product_BH.copy_(torch.ops.mkldnn._linear_pointwise(x_Bd, weight_dH.T, None, "none", [], ""))
+    return product_MBH
 
 
 def _multiply(
-    bias_M1H: Tensor, x_MBd: Tensor, weight_MdH: Tensor, cast_MdH: Tensor, member: int | None
+    multiply: Multiply,
+    bias_M1H: Tensor,
+    x_MBd: Tensor,
+    weight_MdH: Tensor,
+    cast_MdH: Tensor,
+    member: int | None,
 ) -> Tensor:
-    product: Tensor = _Multiplied.apply(bias_M1H, x_MBd, weight_MdH, cast_MdH, member)  # type: ignore[no-untyped-call]
+    product: Tensor = _Multiplied.apply(multiply, bias_M1H, x_MBd, weight_MdH, cast_MdH, member)  # type: ignore[no-untyped-call]
     return product
 
 
@@ -130,14 +149,22 @@ class _Multiplied(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, bias_M1H: Tensor, x_MBd: Tensor, weight_MdH: Tensor, cast_MdH: Tensor, member: int | None
+        ctx: Any,
+        multiply: Multiply,
+        bias_M1H: Tensor,
+        x_MBd: Tensor,
+        weight_MdH: Tensor,
+        cast_MdH: Tensor,
+        member: int | None,
     ) -> Tensor:
         rounded_MBd = x_MBd.to(cast_MdH.dtype)
         ctx.save_for_backward(rounded_MBd, cast_MdH)
-        ctx.member, ctx.dtype = member, weight_MdH.dtype
-        if cast_MdH.dtype == bias_M1H.dtype:
+        ctx.multiply, ctx.member, ctx.dtype = multiply, member, weight_MdH.dtype
+        if (
+            multiply is torch.bmm and cast_MdH.dtype == bias_M1H.dtype
+        ):  # to the bit what PLAIN does without a member
             return torch.baddbmm(bias_M1H, rounded_MBd, cast_MdH)
-        return torch.bmm(rounded_MBd, cast_MdH).to(bias_M1H.dtype).add_(bias_M1H)
+        return multiply(rounded_MBd, cast_MdH).to(bias_M1H.dtype).add_(bias_M1H)
 
     @staticmethod
     @once_differentiable
@@ -145,14 +172,12 @@ class _Multiplied(torch.autograd.Function):
         x_MBd, cast_MdH = ctx.saved_tensors
         rounded_MBH = gradient_MBH.to(cast_MdH.dtype)
         x_gradient = None
-        if ctx.needs_input_grad[1]:
-            if ctx.member is None:
-                x_gradient = torch.bmm(rounded_MBH, cast_MdH.mT).to(ctx.dtype)
-            else:
-                x_gradient = torch.zeros_like(x_MBd, dtype=ctx.dtype)
-                x_gradient[ctx.member] = rounded_MBH[ctx.member] @ cast_MdH[ctx.member].mT
-        weight_gradient = torch.bmm(x_MBd.mT, rounded_MBH).to(ctx.dtype)
-        return gradient_MBH.sum(1, keepdim=True), x_gradient, weight_gradient, None, None
+        if ctx.needs_input_grad[2]:
+            learning = slice(None) if ctx.member is None else slice(ctx.member, ctx.member + 1)
+            x_gradient = torch.zeros_like(x_MBd, dtype=ctx.dtype)
+            x_gradient[learning] = ctx.multiply(rounded_MBH[learning], cast_MdH[learning].mT)
+        weight_gradient = ctx.multiply(x_MBd.mT, rounded_MBH).to(ctx.dtype)
+        return None, gradient_MBH.sum(1, keepdim=True), x_gradient, weight_gradient, None, None
 
 
 PLAIN = Compute()

@@ -33,7 +33,7 @@ FORMAT = 1
 STRETCHES = 40
 """As many as the report draws points of a training curve, so that it draws the same curve."""
 POINTS = 24
-LEFT_OUT = ("method_row", "spec", "log", "command")
+LEFT_OUT = ("method_row", "spec", "log", "command", "sweep")
 """Parts of a run's config that follow from the others."""
 OWN_OPTIONS = ("--out", "--collect", "--limit-seconds", "--workers")
 """Options of ``ede sweep`` that say where and how fast it ran, not what."""
@@ -205,10 +205,15 @@ def read_results(folder: Path) -> Collection:
     try:
         document = json.loads((folder / "runs.json").read_text(encoding="utf-8"))
         shared, own = document["shared"], document["runs"]
+        sweep = "; ".join(document["commands"])
         tables = {name: _read(folder / name) for name in ("scores.csv", "episodes.csv.gz")}
         tables |= {name: _read(folder / name) for name in ("training.csv.gz", "metrics.csv.gz")}
         runs = tuple(
-            _run(folder / name, _joined(shared, config), *(table.get(name, []) for table in tables.values()))
+            _run(
+                folder / name,
+                {**_joined(shared, config), "sweep": sweep},
+                *(table.get(name, []) for table in tables.values()),
+            )
             for name, config in own.items()
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import permutations
+from math import comb
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +29,10 @@ Scores = Mapping[str, ArrayLike]
 
 RESAMPLES = 2000
 """Bootstrap draws when none are asked for; a 95 % bound then moves by a few per cent of the width."""
+
+
+DECISIVE = 0.025
+"""The one-sided chance behind a 95 % interval: where ``separation_chance`` is above it, runs are too few to decide."""
 
 
 @dataclass(frozen=True)
@@ -244,6 +249,16 @@ def difference(
     measure = METRICS[metric]
     drawn_S = measure(resample(x_TR, resamples, generator)) - measure(resample(y_TR, resamples, generator))
     return _estimate(measure(x_TR) - measure(y_TR), drawn_S, confidence, x_TR, y_TR)
+
+
+def separation_chance(scores: Scores, baseline: Scores) -> float:
+    """How often chance alone puts every run of one side above every run of the other, on every task.
+
+    No exact test of so few runs can be surer than this, whatever the runs are.
+    """
+    x_TR, y_TR = _both(scores, baseline)
+    counts = zip((~np.isnan(x_TR)).sum(axis=1).tolist(), (~np.isnan(y_TR)).sum(axis=1).tolist(), strict=True)
+    return float(np.prod([1 / comb(ours + theirs, ours) for ours, theirs in counts]))
 
 
 def _both(scores: Scores, baseline: Scores) -> tuple[Floats, Floats]:

@@ -76,6 +76,7 @@ def test_a_part_of_the_study_is_the_same_part(run_cli: RunCli, tmp_path: Path) -
         (("--method", "dqn"), "There is no method 'dqn'"),
         (("--method", "ucb", "--value", "7"), "7 is no value of c for 'ucb'"),
         (("--trials", "0"), "The number of trials must be at least 1; got 0."),
+        (("--trials", "100000000000"), "GB are free; run at most"),
         (("--episodes", "-3"), "The number of episodes must be at least 1; got -3."),
         (("--threads", "-1"), "The number of threads must not be negative; got -1."),
         (("--seed", "-1"), "The seed must not be negative; got -1."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -35,6 +36,8 @@ def main(arguments: list[str]) -> int:
 
     from ede.paper import find, items
     from ede.paper.item import Request
+    from ede.paper.page import write_page
+    from ede.paper.show import kept
 
     if settings.list:
         known = items()
@@ -45,8 +48,17 @@ def main(arguments: list[str]) -> int:
     if not settings.item:
         raise EdeError("Name a figure or table of the paper; `ede paper --list` shows them all.")
     out = settings.out or Path("paper") / settings.item
-    find(settings.item).draw(Request(out=out, preset=settings.preset, seed=settings.seed, runs=settings.runs))
-    written = sorted(path.name for path in out.glob("*")) if out.is_dir() else []
-    if written:
-        print(f"In {out}: {', '.join(written)}")
+    item, before = find(settings.item), _images(out)
+    with kept() as said:
+        item.draw(Request(out=out, preset=settings.preset, seed=settings.seed, runs=settings.runs))
+    drawn = [path for path, changed in _images(out).items() if before.get(path) != changed]
+    out.mkdir(parents=True, exist_ok=True)
+    write_page(item, shlex.join(["ede", "paper", *arguments]), said, drawn, out)
+    written = sorted(path.name for path in out.iterdir())
+    print(f"In {out}: {', '.join(written)}")
     return 0
+
+
+def _images(out: Path) -> dict[Path, int]:
+    """Each image of the folder and when it was written."""
+    return {path: path.stat().st_mtime_ns for path in sorted(out.glob("*.png"))}

@@ -237,6 +237,7 @@ EXPERIMENTS = (
         (Claim("EDE", "Rainbow"), Claim("EDE", "PPO")),
         metric="crafter",
         tasks=("crafter",),
+        family="crafter",
         seeds=10,
     ),
     Experiment(
@@ -246,6 +247,7 @@ EXPERIMENTS = (
         (),
         metric="spectrum",
         tasks=("crafter",),
+        family="crafter",
         seeds=10,
     ),
     Experiment(
@@ -255,6 +257,7 @@ EXPERIMENTS = (
         (Claim("φ = 0.5", "φ = 1.0"), Claim("φ = 0.5", "φ = 2.0")),
         metric="crafter",
         tasks=("crafter",),
+        family="crafter",
         seeds=1,
         varies="phi",
         note="The paper picked φ = 0.5; the number of seeds is not in the text.",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +21,37 @@ MEASURED: Origin = "measured here"
 NOT_YET: Origin = "not yet"
 
 Cell = str | float | int
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table as it was printed."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+
+Said = str | Shown
+
+# Whatever prints need not know whether a page is made of it: the study of tables prints through here as well.
+_keeping: ContextVar[list[Said] | None] = ContextVar("keeping", default=None)
+
+
+@contextmanager
+def kept() -> Iterator[list[Said]]:
+    """Everything that is printed inside the block, in order."""
+    said: list[Said] = []
+    token = _keeping.set(said)
+    try:
+        yield said
+    finally:
+        _keeping.reset(token)
+
+
+def _keep(one: Said) -> None:
+    if (said := _keeping.get()) is not None:
+        said.append(one)
 
 
 def console() -> Console:
@@ -37,6 +71,8 @@ def table(
     justify: Literal["left", "right"] = "right",
 ) -> None:
     """Print a table; numbers stand right, words left, and so does the first column."""
+    rows = list(rows)
+    _keep(Shown(title, columns, rows))
     shown = Table(title=title, title_justify="left")
     for index, column in enumerate(columns):
         shown.add_column(column, justify=justify if index else "left", overflow="fold")
@@ -46,6 +82,7 @@ def table(
 
 
 def say(sentence: str) -> None:
+    _keep(sentence)
     console().print(sentence, markup=False, highlight=False)
 
 

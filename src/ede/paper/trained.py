@@ -15,12 +15,14 @@ from ede.paper.item import Item, Request
 from ede.paper.published import TABLE, crafter
 from ede.paper.show import MEASURED, NOT_YET, PUBLISHED, say, table, write_csv
 from ede.report import figures
-from ede.report.achievements import NAMES, score, success_rates
+from ede.report.achievements import BUDGET, NAMES, score, success_rates
 from ede.report.load import Run, load
-from ede.report.parts import distinct
+from ede.report.parts import distinct, plain
 from ede.report.scores import NOT_TRAINING, Group, comparisons, learning_curve
 from ede.report.style import figure, save
-from ede.statistics import Estimate, Floats, aggregate, difference
+from ede.statistics import DECISIVE, Estimate, Floats, aggregate, difference, separation_chance
+
+NO_SUCH_METHOD = "not yet: no such method here"
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Measured:
     metric: str
     """The aggregate that is compared."""
     unit: str
+    steps: str
+    """Environment steps of these runs."""
 
 
 def draw(experiment: Experiment, request: Request) -> None:
@@ -92,25 +96,43 @@ def widened(experiment: Experiment, runs: Sequence[Run]) -> Experiment:
 def groups(experiment: Experiment, runs: Sequence[Run]) -> tuple[Group, ...]:
     """The runs of each cell, task by task.
 
-    Where several variants fit a cell (a study of λ lies beside one of φ), the one that changes the fewest other
-    settings of its preset is taken, then the one with the most runs.
+    On a task all cells are taken at one number of steps: the one at which most cells have a finished run, then the
+    largest. Where several variants fit a cell (a study of λ lies beside one of φ), the one that changes the fewest
+    other settings of its preset is taken, then the one with the most runs.
     """
     found = []
+    fitting: dict[str, dict[int, dict[str, list[Run]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
     for cell in experiment.cells:
-        variants: dict[str, dict[tuple[str, ...], list[Run]]] = defaultdict(lambda: defaultdict(list))
         for run in runs:
             if matches(cell, run) and experiment.family in ("", run.family):
-                changed = run.config.get("changed", {})
-                others = sorted(
-                    f"{name}={value}"
-                    for name, value in changed.items()
-                    if name not in cell.settings and name not in NOT_TRAINING
+                fitting[run.task][run.planned][cell.label].append(run)
+    for task, by_steps in fitting.items():
+        finished = {
+            steps: sum(any(run.finished for run in mine) for mine in by_cell.values())
+            for steps, by_cell in by_steps.items()
+        }
+        chosen = by_steps[max(by_steps, key=lambda steps: (finished[steps], len(by_steps[steps]), steps))]
+        for cell in experiment.cells:
+            by_variant: dict[tuple[str, ...], list[Run]] = defaultdict(list)
+            for run in chosen.get(cell.label, ()):
+                by_variant[run.preset, *_others(cell, run)].append(run)
+            if by_variant:
+                plainest = min(
+                    by_variant, key=lambda variant: (len(variant), -len(by_variant[variant]), variant)
                 )
-                variants[run.task][(run.preset, *others)].append(run)
-        for task, by_variant in variants.items():
-            plainest = min(by_variant, key=lambda variant: (len(variant), -len(by_variant[variant]), variant))
-            found.append(Group(task, cell.label, tuple(by_variant[plainest])))
+                found.append(Group(task, cell.label, tuple(by_variant[plainest])))
     return tuple(found)
+
+
+def _others(cell: Cell, run: Run) -> list[str]:
+    """What a run changes of its preset beside the cell's own settings and its length."""
+    return sorted(
+        f"{name}={value}"
+        for name, value in run.config.get("changed", {}).items()
+        if name not in cell.settings and name not in NOT_TRAINING | {"steps"}
+    )
 
 
 def measured(experiment: Experiment, found: Sequence[Group]) -> list[Measured]:
@@ -125,7 +147,8 @@ def measured(experiment: Experiment, found: Sequence[Group]) -> list[Measured]:
             if group.family == "crafter"
         }
         filled = {label: mine for label, mine in scores.items() if len(mine["crafter"])}
-        return [Measured("crafter", filled, "mean", "score in per cent")] if filled else []
+        unit = "score in per cent"
+        return [Measured("crafter", filled, "mean", unit, _steps(found, ("crafter",)))] if filled else []
     split = "train" if experiment.metric == "train" else "test"
     where = "training" if split == "train" else "held-out"
     return [
@@ -135,19 +158,29 @@ def measured(experiment: Experiment, found: Sequence[Group]) -> list[Measured]:
             "iqm",
             f"normalised return on {where} contexts"
             + (f" ({TABLE})" if comparison.family == "procgen" else ""),
+            _steps(found, comparison.tasks),
         )
         for comparison in comparisons(found, split, TABLE)
         if comparison.tasks
     ]
 
 
+def _steps(found: Sequence[Group], tasks: Sequence[str]) -> str:
+    planned = sorted({run.planned for group in found if group.task in tasks for run in group.finished})
+    return "; ".join(f"{steps:,}" for steps in planned)
+
+
 def verdict(claim: Claim, found: Measured, generator: np.random.Generator) -> str:
-    """What the runs at hand say of a claim, by the 95 % interval of the difference."""
+    """What the runs at hand say of a claim, by the 95 % interval of the difference.
+
+    Where even complete separation would be chance too often, the interval of so few runs decides nothing.
+    """
     if claim.upper not in found.scores or claim.lower not in found.scores:
         return NOT_YET
-    apart = difference(found.scores[claim.upper], found.scores[claim.lower], generator, found.metric)
-    if np.isnan(apart.low):
-        return f"undecided here: one seed a task (difference {apart})"
+    upper, lower = found.scores[claim.upper], found.scores[claim.lower]
+    apart = difference(upper, lower, generator, found.metric)
+    if separation_chance(upper, lower) > DECISIVE:
+        return f"too few runs to decide here (difference {apart})"
     if claim.alike:
         return f"{'no difference shown' if apart.low <= 0 <= apart.high else 'they differ'} here ({apart})"
     if apart.low > 0:
@@ -159,7 +192,8 @@ def _compare(
     experiment: Experiment, found: Sequence[Measured], request: Request, generator: np.random.Generator
 ) -> None:
     """Published beside ours, cell by cell, then claim by claim."""
-    printed = crafter() if experiment.metric == "crafter" else {}
+    labels = {cell.label for cell in experiment.cells}
+    printed = {label: score for label, score in crafter().items() if label in labels}
     estimates = {
         one.family: {
             label: aggregate(scores, generator, metrics=[one.metric])[one.metric]
@@ -171,19 +205,24 @@ def _compare(
     for cell in experiment.cells:
         if cell.label in printed:
             value, spread = printed[cell.label]
-            rows.append([cell.label, "crafter", f"{value} ± {spread}", "", "", PUBLISHED])
+            rows.append([cell.label, "crafter", f"{value} ± {spread}", f"{BUDGET:,}", "", "", PUBLISHED])
         ours = [one for one in found if cell.label in one.scores]
         for one in ours:
             runs = [len(scores) for scores in one.scores[cell.label].values()]
             value_here = str(estimates[one.family][cell.label])
-            rows.append([cell.label, one.family, value_here, len(runs), sum(runs), MEASURED])
+            rows.append([cell.label, one.family, value_here, one.steps, len(runs), sum(runs), MEASURED])
         if not ours and cell.method:
-            rows.append([cell.label, "", "", "", "", NOT_YET])
-    columns = ["cell", "tasks of", "value", "tasks", "runs", "origin"]
+            rows.append([cell.label, "", "", "", "", "", NOT_YET])
+    columns = ["cell", "tasks of", "value", "steps", "tasks", "runs", "origin"]
     units = "; ".join(f"{one.family}: {one.metric} of the {one.unit}" for one in found)
     table(f"{experiment.name}{': ' + units if units else ''}", columns, rows)
     write_csv(request.out / f"{experiment.name}.csv", columns, rows)
-    if not printed:
+    if printed:
+        say(
+            "After ± stands the published standard deviation over runs, in brackets the 95 % interval of ours: one "
+            "says how runs differ, the other how sure the mean is."
+        )
+    else:
         say("The paper shows this as a figure without numbers, so only its claims can be compared.")
     claims: list[list[Value]] = [
         [str(claim), one.family, verdict(claim, one, generator)]
@@ -203,39 +242,41 @@ def _compare(
         drawing = figures.intervals(
             {label: {one.metric: estimate} for label, estimate in estimates[one.family].items()},
             tones,
-            f"{one.family}: {one.unit}, {MEASURED}",
+            f"{one.family}: {one.unit}, {one.steps} steps, {MEASURED}",
         )
         save(drawing, request.out, f"{experiment.name}-{one.family}")
     if printed:
-        _beside(experiment, printed, estimates.get("crafter", {}), request)
+        ours_after = "; ".join(one.steps for one in found)
+        _beside(experiment, printed, estimates.get("crafter", {}), ours_after, request)
 
 
 def _beside(
     experiment: Experiment,
     printed: Mapping[str, tuple[float, float]],
     ours: Mapping[str, Estimate],
+    steps: str,
     request: Request,
 ) -> None:
     """Published scores (mean and standard deviation) as filled dots, ours (95 % intervals) as hollow ones."""
     labels = [cell.label for cell in experiment.cells if cell.label in printed or cell.label in ours]
-    with figure("column", height=0.9 + 0.22 * len(labels)) as drawing:
+    with figure("column", height=1.1 + 0.22 * len(labels)) as drawing:
         axes = drawing.subplots()
         for place, label in enumerate(labels):
             if label in printed:
                 value, spread = printed[label]
-                name = PUBLISHED if place == 0 else None
+                name = f"{PUBLISHED}, a million steps (± std)" if place == 0 else None
                 axes.errorbar(value, place - 0.12, xerr=spread, fmt="o", color="#0072B2", label=name)
             if label in ours:
                 mine = ours[label]
                 axes.plot([mine.low, mine.high], [place + 0.15] * 2, color="#D55E00")
-                name = MEASURED if label == next(iter(ours)) else None
+                name = f"{MEASURED}, {steps} steps (95 %)" if label == next(iter(ours)) else None
                 axes.plot(mine.value, place + 0.15, "o", color="#D55E00", markerfacecolor="white", label=name)
         axes.set_yticks(range(len(labels)), labels)
         axes.set_ylim(len(labels) - 0.5, -0.5)
         axes.set_xlim(left=0)
         axes.set_xlabel("Crafter score, %")
         axes.grid(visible=False, axis="y")
-        drawing.legend(loc="outside upper center", ncols=2)
+        drawing.legend(loc="outside upper center")
         save(drawing, request.out, experiment.name)
 
 
@@ -278,15 +319,20 @@ def _remark_on(found: Sequence[Group]) -> None:
     unfinished = sum(not run.finished for run in runs)
     say(
         f"{len(runs)} runs fit: preset {distinct(run.preset for run in runs)}, "
-        f"{distinct(f'{run.planned:,}' for run in runs)} steps, tasks {distinct(run.task for run in runs)}; "
-        f"{unfinished} of them unfinished and in no score."
+        f"{distinct(f'{run.planned:,}' for run in runs)} steps, tasks {distinct(run.task for run in runs)}"
+        + (f"; {unfinished} of them unfinished and in no score." if unfinished else ", all finished.")
     )
+    sources = {
+        name: distinct(plain(run.config.get(name, "unknown")) for run in runs)
+        for name in ("commit", "machine")
+    }
+    say(f"Measured at commit {sources['commit']} on: {sources['machine']}.")
     variants = {
         f"{group.label} on {group.task}: {name}={value}"
         for group in found
         for run in group.runs
         for name, value in run.config.get("changed", {}).items()
-        if name not in NOT_TRAINING
+        if name not in NOT_TRAINING | {"steps"}
     }
     if variants:
         say("Settings that these runs change: " + "; ".join(sorted(variants)) + ".")
@@ -308,7 +354,7 @@ def _plan(experiment: Experiment, request: Request) -> None:
             updates: Value = (
                 (numbers.steps - numbers.learning_starts) // numbers.steps_per_update
                 if method in METHODS
-                else "not gradient steps of replay"
+                else NO_SUCH_METHOD
             )
             rows += [
                 [cell.label, task, method, seed, numbers.steps, updates, settings]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,11 @@ from ede.report.achievements import NAMES, score, success_rates
 from ede.report.parts import SPLITS, Cell, Material, Numbers, Picture, Section, distinct, file_name
 from ede.report.scores import (
     Curve,
+    Group,
     by_context,
     final_scores,
     gaps,
+    held_out,
     learning_curve,
     metric_curve,
     over_runs,
@@ -61,13 +64,13 @@ def learning_curves(material: Material) -> Section | None:
     tasks = material.tasks()
     pictures: list[Picture] = []
     rows: list[tuple[Cell, ...]] = []
-    held_out: dict[str, dict[str, dict[str, Curve]]] = {}
+    unseen: dict[str, dict[str, dict[str, Curve]]] = {}
     for task, mine in tasks.items():
         by_split = {
             where: _drawable(
                 {group.label: learning_curve(group, split, material.generator) for group in mine}
             )
-            for split, where in SPLITS.items()
+            for split, where in _evaluated(mine[0]).items()
         }
         episodes = _drawable({group.label: training_curve(group, material.generator) for group in mine})
         shown = {where: found for where, found in by_split.items() if found}
@@ -81,15 +84,14 @@ def learning_curves(material: Material) -> Section | None:
                 curve.seeds.tolist(), strict=True,
             )
         ]  # fmt: skip
-        if by_split[SPLITS["test"]]:
-            held_out.setdefault(mine[0].family, {})[task] = by_split[SPLITS["test"]]
+        if by_split.get(SPLITS["test"]) and len(mine) <= figures.MANY:
+            unseen.setdefault(mine[0].family, {})[task] = by_split[SPLITS["test"]]
         if shown:
-            titles = {where[0].upper() + where[1:]: found for where, found in shown.items()}
-            drawing = figures.curves(titles, material.tones, "Return", 2, 2.3, share_y=True)
-            pictures.append(Picture(f"curves-{file_name(task)}", f"{task}", drawing))
+            drawing = _curves(shown, material, "Return")
+            pictures.append(Picture(f"curves-{file_name(task)}", f"{task}: {' and '.join(shown)}.", drawing))
     if not pictures:
         return None
-    for family, found in held_out.items():
+    for family, found in unseen.items():
         if len(found) > 1:
             drawing = figures.curves(found, material.tones, "Return on held-out contexts")
             pictures.insert(
@@ -100,10 +102,29 @@ def learning_curves(material: Material) -> Section | None:
         "curves",
         "Learning curves",
         "Mean return over seeds against environment steps, with pointwise 95 % bootstrap bands; a faint stretch "
-        "means that some seeds have not got that far, a missing band that there is one seed.",
+        "means that some seeds have not got that far, a missing band that there is one seed. Where methods are "
+        "many, each has a panel of its own, with the others in grey behind it.",
         tuple(pictures),
         (Numbers("curves", "Learning curves", columns, tuple(rows), shown=False),),
     )
+
+
+def _evaluated(group: Group) -> dict[str, str]:
+    """Split → what to call it; where nothing is held out both are the same, and one is shown."""
+    return SPLITS if held_out(group) else {"test": "evaluation on the training contexts"}
+
+
+def _curves(shown: Mapping[str, Mapping[str, Curve]], material: Material, ylabel: str) -> Any:
+    """A panel a title with a line a method; where these are many, a panel a method with a line a title."""
+    labels = [label for label in material.tones if any(label in curves for curves in shown.values())]
+    if len(labels) <= figures.MANY:
+        titles = {where[0].upper() + where[1:]: curves for where, curves in shown.items()}
+        return figures.curves(titles, material.tones, ylabel, 2, 2.3, share_y=True)
+    names = tuple(shown)[::-1]  # held-out contexts come last and are drawn solid
+    found = {
+        label: [figures.over_steps(shown[name].get(label)) for name in names] for label in sorted(labels)
+    }
+    return figures.lattice(found, material.tones, names, "Million environment steps", ylabel)
 
 
 def _drawable(found: Mapping[str, Curve | None]) -> dict[str, Curve]:
@@ -116,7 +137,7 @@ def generalisation_gap(material: Material) -> Section | None:
     for family, tasks in material.families().items():
         drawn: dict[str, dict[str, list[Estimate | None]]] = {}
         for task, mine in tasks.items():
-            for group in mine:
+            for group in filter(held_out, mine):
                 estimate = over_runs(gaps(group), material.generator)
                 if estimate is not None:
                     drawn.setdefault(task, {})[group.label] = [estimate]
@@ -146,6 +167,8 @@ def contexts(material: Material) -> Section | None:
     for family, tasks in material.families().items():
         drawn: dict[str, dict[str, list[Floats]]] = {}
         for task, mine in tasks.items():
+            if not held_out(mine[0]):
+                continue
             for group in mine:
                 found = {split: by_context(group, split) for split in ("test", "train")}
                 rows += [
@@ -229,24 +252,39 @@ def crafter(material: Material) -> Section | None:
     )
 
 
+def _estimated(found: Mapping[str, Curve | None]) -> dict[str, Curve]:
+    """Without the methods whose uncertainty is zero throughout, because they have no estimate of it."""
+    return {label: curve for label, curve in _drawable(found).items() if curve.mean.any()}
+
+
 def uncertainty(material: Material) -> Section | None:
     pictures: list[Picture] = []
     rows: list[tuple[Cell, ...]] = []
     for task, mine in material.tasks().items():
         found = {
-            name: _drawable({group.label: metric_curve(group, name, material.generator) for group in mine})
+            name: _estimated({group.label: metric_curve(group, name, material.generator) for group in mine})
             for name in ("epistemic", "aleatoric")
         }
-        shown = {name[0].upper() + name[1:]: curves for name, curves in found.items() if curves}
+        shown = {name: curves for name, curves in found.items() if curves}
         rows += [
             (task, label, name, int(step), mean)
             for name, curves in found.items()
             for label, curve in curves.items()
             for step, mean in zip(curve.steps.tolist(), curve.mean.tolist(), strict=True)
         ]
-        if shown:
-            drawing = figures.curves(shown, material.tones, "Standard deviation of return", 2, 2.1)
-            pictures.append(Picture(f"uncertainty-{file_name(task)}", task, drawing))
+        if max(map(len, shown.values()), default=0) > figures.MANY:  # a picture a kind: their sizes differ
+            pictures += [
+                Picture(
+                    f"uncertainty-{file_name(task)}-{name}",
+                    f"{task}: {name} uncertainty.",
+                    _curves({name: curves}, material, "Standard deviation of return"),
+                )
+                for name, curves in shown.items()
+            ]
+        elif shown:
+            titles = {name[0].upper() + name[1:]: curves for name, curves in shown.items()}
+            drawing = figures.curves(titles, material.tones, "Std of return", 2, 2.1)
+            pictures.append(Picture(f"uncertainty-{file_name(task)}", f"{task}.", drawing))
     if not pictures:
         return None
     return Section(
@@ -254,7 +292,8 @@ def uncertainty(material: Material) -> Section | None:
         "Uncertainty over training",
         "Mean over visited states and actions, as standard deviations in the units the agent learns in. Epistemic "
         "uncertainty (members disagree) should fall as the agent learns; aleatoric uncertainty (returns vary) "
-        "need not.",
+        "need not. A method with one member estimates no epistemic uncertainty, and one that learns values alone "
+        "no aleatoric: neither is drawn.",
         tuple(pictures),
         (
             Numbers(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import ceil
 from textwrap import fill
 from typing import Any
@@ -15,11 +16,27 @@ from typing import Any
 import numpy as np
 
 from ede.report.scores import Curve
-from ede.report.style import colour, figure, line
+from ede.report.style import COLOURS, colour, figure, line
 from ede.statistics import Estimate, Floats, Profile
 
 Tones = Mapping[str, int]
+MANY = len(COLOURS)
+"""With more lines than colours a panel cannot be read: each then has a panel of its own (``lattice``)."""
 TITLES = {"mean": "Mean", "median": "Median", "iqm": "IQM", "optimality_gap": "Optimality gap"}
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A line of a ``lattice``, with a band where it has one."""
+
+    x: Floats
+    y: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+
+
+def over_steps(curve: Curve | None) -> Trace | None:
+    return None if curve is None else Trace(curve.steps / 1e6, curve.mean, curve.low, curve.high)
 
 
 @contextmanager
@@ -89,6 +106,45 @@ def curves(
     return drawing
 
 
+def lattice(
+    found: Mapping[str, Sequence[Trace | None]], tones: Tones, names: Sequence[str], xlabel: str, ylabel: str
+) -> Any:
+    """A panel a label: its own lines in colour, the first solid and the second dotted, the first of all others grey."""
+    dashes = ("-", ":")
+    with panels(list(found), 1.05, columns=5, sharex=True, sharey=True) as (drawing, grid):
+        for axes, mine in zip(grid, found.values(), strict=True):
+            for first, *_ in found.values():
+                if first is not None and first is not mine[0]:
+                    axes.plot(first.x, first.y, color="#cfcfcf", linewidth=0.6)
+        for axes, (label, mine) in zip(grid, found.items(), strict=True):
+            tone = colour(tones[label])
+            for trace, dash in zip(mine, dashes, strict=False):
+                if trace is not None:
+                    axes.plot(trace.x, trace.y, color=tone, linestyle=dash)
+                    if trace.low is not None:
+                        axes.fill_between(trace.x, trace.low, trace.high, color=tone, alpha=0.2, linewidth=0)
+        for axes in grid[-5:]:
+            axes.tick_params(labelbottom=True)
+        _dash_legend(drawing, names, dashes, [])
+        drawing.supxlabel(xlabel, fontsize=8)
+        drawing.supylabel(ylabel, fontsize=8)
+    return drawing
+
+
+def _dash_legend(drawing: Any, names: Sequence[str], dashes: Sequence[str], before: list[Any]) -> None:
+    """What the dashes mean, in grey, after the handles of the colours."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        *before,
+        *(
+            Line2D([], [], color="#555555", linestyle=dash, label=name)
+            for name, dash in zip(names, dashes, strict=False)
+        ),
+    ]
+    drawing.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), 5))
+
+
 def dots(
     found: Mapping[str, Mapping[str, Sequence[Estimate | None]]],
     tones: Tones,
@@ -130,15 +186,17 @@ def shares(
     found: Mapping[str, Mapping[str, Sequence[Floats]]], tones: Tones, names: Sequence[str], xlabel: str
 ) -> Any:
     """Panel → label → one sample a name: the share of the sample that reaches each value, ``names`` by dash."""
-    dashes = ("-", ":")
+    dashes, ylabel = ("-", ":"), "Share that reaches it"
+    crowded = [mine for mine in found.values() if len(mine) > MANY]
+    if crowded and len(found) == 1:
+        traces = {label: [_survival(sample) for sample in mine] for label, mine in crowded[0].items()}
+        return lattice(traces, tones, names, xlabel, ylabel)
     with panels(list(found), 1.9, sharey=True) as (drawing, grid):
         for axes, mine in zip(grid, found.values(), strict=True):
             for label, samples in mine.items():
                 for sample, dash in zip(samples, dashes, strict=True):
-                    if len(sample):
-                        value = np.quantile(sample, np.linspace(0, 1, 101), method="lower")
-                        share = (sample[None] >= value[:, None]).mean(axis=1)
-                        axes.step(value, share, where="pre", color=colour(tones[label]), linestyle=dash)
+                    if (trace := _survival(sample)) is not None:
+                        axes.plot(trace.x, trace.y, color=colour(tones[label]), linestyle=dash)
             axes.set_ylim(0, 1.02)
         from matplotlib.lines import Line2D
 
@@ -147,18 +205,27 @@ def shares(
             for label in tones
             if any(label in mine for mine in found.values())
         ]
-        handles += [
-            Line2D([], [], color="#555555", linestyle=dash, label=name)
-            for name, dash in zip(names, dashes, strict=True)
-        ]
-        drawing.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), 5))
+        _dash_legend(drawing, names, dashes, handles)
         drawing.supxlabel(xlabel, fontsize=8)
-        drawing.supylabel("Share that reaches it", fontsize=8)
+        drawing.supylabel(ylabel, fontsize=8)
     return drawing
+
+
+def _survival(sample: Floats) -> Trace | None:
+    """The share of the sample that reaches each value, as the corners of its steps."""
+    if not len(sample):
+        return None
+    value, count = np.unique(sample, return_counts=True)
+    share = count[::-1].cumsum()[::-1] / len(sample)
+    return Trace(np.repeat(value, 2), np.append(np.repeat(share, 2)[1:], 0.0))
 
 
 def profiles(found: Mapping[str, Profile], tones: Tones, xlabel: str) -> Any:
     """The share of runs above each normalised score."""
+    ylabel = "Share of runs above it"
+    if len(found) > MANY:
+        traces = {label: [Trace(p.thresholds, p.value, p.low, p.high)] for label, p in found.items()}
+        return lattice(traces, tones, ("the method named, all others grey",), xlabel, ylabel)
     with figure("column", height=2.4) as drawing:
         axes = drawing.subplots()
         for label, profile in found.items():
@@ -168,7 +235,7 @@ def profiles(found: Mapping[str, Profile], tones: Tones, xlabel: str) -> Any:
                 profile.thresholds, profile.low, profile.high, color=style["color"], alpha=0.15, linewidth=0
             )
         axes.set_xlabel(xlabel)
-        axes.set_ylabel("Share of runs above it")
+        axes.set_ylabel(ylabel)
         axes.set_ylim(0, 1.02)
         _finish(drawing, [axes], set(found), tones, columns=3)
     return drawing

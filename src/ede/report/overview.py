@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from ede.report import figures
 from ede.report.parts import SPLITS, Cell, Material, Numbers, Picture, Section, distinct, plain, seed_list
-from ede.report.scores import Comparison, comparisons, differing
-from ede.statistics import METRICS, Estimate, aggregate, performance_profile, probability_of_improvement
+from ede.report.scores import Comparison, comparisons, differing, held_out
+from ede.statistics import (
+    DECISIVE,
+    METRICS,
+    Estimate,
+    Floats,
+    aggregate,
+    performance_profile,
+    probability_of_improvement,
+    separation_chance,
+)
+
+FEW = 5
+"""Below so many seeds a bootstrap over them ends at the best and the worst of them, or nearly so."""
 
 
 def what_was_run(material: Material) -> Section:
@@ -34,7 +48,8 @@ def what_was_run(material: Material) -> Section:
     runs = material.collection.runs
     sources = tuple(
         (name, distinct(plain(run.config.get(name, "–")) for run in runs))
-        for name in ("commit", "machine", "versions")
+        for name in ("sweep", "commit", "machine", "versions")
+        if any(name in run.config for run in runs)
     )
     varied = differing(runs)
     values = tuple(
@@ -45,6 +60,12 @@ def what_was_run(material: Material) -> Section:
     remarks = [
         f"{len(runs)} runs of {len({group.label for group in material.groups})} methods on "
         f"{len(material.tasks())} tasks; {len(runs) - len(unfinished)} are finished."
+    ]
+    remarks += [
+        f"{task}: training draws from the full distribution, so nothing is held out; a test evaluation is one more "
+        "evaluation on the training contexts."
+        for task, mine in material.tasks().items()
+        if not held_out(mine[0])
     ]
     if unfinished:
         done = sum(min(run.reached / run.planned, 1.0) for run in runs) / len(runs)
@@ -62,7 +83,15 @@ def what_was_run(material: Material) -> Section:
             ),
             tuple(rows),
         ),
+        Numbers(
+            "evaluations", "How policies were judged: episodes of each split, share of random actions",
+            ("task", "evaluation", "episodes", "random", "rule"), _protocols(material),
+        ),
         Numbers("sources", "Where the numbers come from", ("what", "value"), sources),
+        Numbers(
+            "commands", "The command of each run", ("run", "command"),
+            tuple((run.path.name, str(run.config.get("command", "–"))) for run in runs), shown=False,
+        ),
     ]  # fmt: skip
     if values:
         numbers.insert(
@@ -78,6 +107,26 @@ def what_was_run(material: Material) -> Section:
     )
 
 
+def _protocols(material: Material) -> tuple[tuple[Cell, ...], ...]:
+    """Task → episodes, ε and rule of the evaluations along the run and of the closing ones."""
+    rows: dict[tuple[Cell, ...], None] = {}
+    for task, mine in material.tasks().items():
+        for final, when in ((False, "along the run"), (True, "closing")):
+            found = [
+                evaluation.protocol
+                for group in mine
+                for run in group.runs
+                for evaluation in run.evaluations
+                if evaluation.final == final and evaluation.protocol
+            ]
+            if found:
+                values = [
+                    distinct(one.get(name, "–") for one in found) for name in ("episodes", "epsilon", "rule")
+                ]
+                rows[task, when, *values] = None
+    return tuple(rows)
+
+
 def aggregates(material: Material) -> Section | None:
     """Mean, median, IQM and optimality gap a family, with profiles and the probability of improvement."""
     pictures: list[Picture] = []
@@ -89,7 +138,7 @@ def aggregates(material: Material) -> Section | None:
     ]
     for split, comparison in sorted(both, key=lambda pair: (pair[1].family, pair[0])):
         where = f"{comparison.family}, {SPLITS[split]}"
-        remarks += _coverage(comparison, where)
+        remarks += _coverage(comparison, comparison.family)
         if not comparison.tasks:
             continue
         scale = f"Normalised return, {where}"
@@ -97,7 +146,7 @@ def aggregates(material: Material) -> Section | None:
         pictures.append(
             Picture(
                 f"aggregate-{comparison.family}-{split}",
-                f"{where}: {len(comparison.tasks)} task(s), normalised.",
+                f"{where}: {_tasks(comparison)}, normalised.",
                 figures.intervals(found, material.tones, scale),
             )
         )
@@ -110,7 +159,7 @@ def aggregates(material: Material) -> Section | None:
             wins = _improvements(comparison, material)
             pictures.append(_profile(comparison, material, scale))
             improvement += [(comparison.family, one, other, won) for (one, other), won in wins.items()]
-            remarks += _leaders(where, found, wins)
+            remarks += _leaders(where, comparison.scores, found, wins)
     if not summary:
         return None
     numbers = [
@@ -144,17 +193,30 @@ def aggregates(material: Material) -> Section | None:
     )
 
 
+def _tasks(comparison: Comparison) -> str:
+    count = len(comparison.tasks)
+    return f"{count} tasks" if count > 1 else "one task, on which mean and median are the same"
+
+
 def _leaders(
-    where: str, found: dict[str, dict[str, Estimate]], wins: dict[tuple[str, str], Estimate]
+    where: str,
+    scores: Mapping[str, Mapping[str, Floats]],
+    found: dict[str, dict[str, Estimate]],
+    wins: dict[tuple[str, str], Estimate],
 ) -> list[str]:
     """What a family's comparison says in a sentence: the two highest IQMs, and how sure the order is."""
     first, *others = sorted(found, key=lambda label: -found[label]["iqm"].value)
     if not others:
         return []
     won = wins[first, others[0]]
+    sure = (
+        "so few runs cannot tell them apart."
+        if separation_chance(scores[first], scores[others[0]]) > DECISIVE
+        else f"a run of {first} beats one of {others[0]} with probability {won}."
+    )
     return [
         f"{where}: the highest IQM is {first} with {found[first]['iqm']}, then {others[0]} with "
-        f"{found[others[0]]['iqm']}; a run of {first} beats one of {others[0]} with probability {won}."
+        f"{found[others[0]]['iqm']}; {sure}"
     ]
 
 
@@ -166,13 +228,18 @@ def _coverage(comparison: Comparison, where: str) -> list[str]:
             f"{where}: left out of the aggregates, because not every compared method finished "
             f"there or the limits are unknown: {', '.join(comparison.left_out)}."
         )
-    single = sorted(
-        {label for label, mine in comparison.scores.items() for runs in mine.values() if len(runs) < 2}
-    )
-    if single and comparison.tasks:
+    counts = {label: min(map(len, mine.values())) for label, mine in comparison.scores.items() if mine}
+    single = sorted(label for label, count in counts.items() if count < 2)
+    few = sorted(label for label, count in counts.items() if 2 <= count < FEW)
+    if single:
         said.append(
             f"{where}: with one seed on a task an interval is missing or knows nothing of how seeds differ there "
             f"({', '.join(single)})."
+        )
+    if few:
+        said.append(
+            f"{where}: with fewer than {FEW} seeds on a task an interval is narrower than 95 % deserves, since it "
+            f"knows only the seeds it has ({', '.join(few)})."
         )
     return said
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from importlib.resources import files
 from pathlib import Path
 
@@ -15,8 +16,8 @@ from ede.report.detail import contexts, crafter, generalisation_gap, learning_cu
 from ede.report.load import load
 from ede.report.overview import aggregates, cost, what_was_run
 from ede.report.parts import Cell, Material, Section
-from ede.report.scores import groups
-from ede.report.style import save, svg
+from ede.report.scores import Group, groups
+from ede.report.style import WIDTHS, save, svg
 from ede.statistics import Estimate
 
 SECTIONS = (
@@ -37,20 +38,15 @@ def write_report(runs: Sequence[Path], out: Path, table: str = "ede_code", seed:
     """Read ``runs``, compare them and write ``report.html``, ``figures/`` and ``numbers/`` into ``out``."""
     collection = load(runs)
     found = groups(collection.runs)
-    methods = dict.fromkeys(group.label for group in sorted(found, key=lambda group: group.label))
     material = Material(
         collection=collection,
         groups=found,
-        tones={label: index for index, label in enumerate(methods)},
+        tones={label: index for index, label in enumerate(order_of_tones(found))},
         table=table,
         generator=np.random.default_rng(seed),
     )
     sections = tuple(section for make in SECTIONS if (section := make(material)) is not None)
-    pictures = {
-        picture.name: svg(picture.drawing, picture.name)
-        for section in sections
-        for picture in section.pictures
-    }
+    drawings = {picture.name: picture.drawing for section in sections for picture in section.pictures}
     out.mkdir(parents=True, exist_ok=True)
     for section in sections:
         for picture in section.pictures:
@@ -58,8 +54,24 @@ def write_report(runs: Sequence[Path], out: Path, table: str = "ede_code", seed:
         for numbers in section.numbers:
             write_csv(out / "numbers" / f"{numbers.name}.csv", numbers.columns, numbers.rows)
     page = out / "report.html"
-    page.write_text(_render(material, sections, pictures), encoding="utf-8")
+    text = render(
+        f"{len(material.tones)} methods on {len(material.tasks())} tasks",
+        "Made by ede report from run folders alone. Every figure is in figures/, every number in numbers/, beside "
+        "this page.",
+        sections,
+        {name: svg(drawing, name) for name, drawing in drawings.items()},
+        {name for name, drawing in drawings.items() if drawing.get_figwidth() < WIDTHS["page"]},
+        "Intervals are 95 % percentile intervals of a stratified bootstrap over seeds. Returns are raw unless a "
+        "section says that they are normalised.",
+    )
+    page.write_text(text, encoding="utf-8")
     return page
+
+
+def order_of_tones(found: Sequence[Group]) -> list[str]:
+    """Colours are few: methods that meet on several tasks get theirs first."""
+    met = Counter(group.label for group in found)
+    return sorted(met, key=lambda label: (-met[label], label))
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
@@ -88,20 +100,36 @@ def _fields(cell: Cell) -> list[str | int]:
 
 
 def readable(cell: Cell) -> str:
-    """A number as a reader wants it: three digits that count, a dash where there is none."""
+    """A number as a reader wants it: three digits that count, a dash where there is none; an interval in one piece."""
     if isinstance(cell, str):
         return cell
     if isinstance(cell, Estimate):
         alone = math.isnan(cell.low)
-        return readable(cell.value) + ("" if alone else f" [{readable(cell.low)}, {readable(cell.high)}]")
+        return readable(cell.value) + (
+            "" if alone else f" [{readable(cell.low)},\u00a0{readable(cell.high)}]"
+        )
     if isinstance(cell, int):
         return f"{cell:,}"
     if math.isnan(cell):
         return "–"
-    return f"{cell:,.0f}" if abs(cell) >= 1000 else f"{cell:.1f}" if abs(cell) >= 100 else f"{cell:.3g}"
+    return (
+        f"{cell:,.0f}"
+        if abs(cell) >= 1000
+        else f"{cell:.1f}"
+        if abs(cell) >= 100
+        else f"{cell:#.3g}".rstrip(".")
+    )
 
 
-def _render(material: Material, sections: Sequence[Section], pictures: dict[str, str]) -> str:
+def render(
+    title: str,
+    origin: str,
+    sections: Sequence[Section],
+    pictures: Mapping[str, str],
+    narrow: Set[str],
+    footer: str,
+) -> str:
+    """The page; ``pictures`` are elements by name, those in ``narrow`` as wide as a column."""
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError:
@@ -112,9 +140,6 @@ def _render(material: Material, sections: Sequence[Section], pictures: dict[str,
     environment.filters["readable"] = readable
     environment.tests["quantity"] = lambda cell: not isinstance(cell, str)
     source = (files("ede") / "report" / "page.html.jinja").read_text(encoding="utf-8")
-    tasks = material.tasks()
     return environment.from_string(source).render(
-        title=f"{len(material.tones)} methods on {len(tasks)} tasks",
-        sections=sections,
-        pictures=pictures,
+        title=title, origin=origin, sections=sections, pictures=pictures, narrow=narrow, footer=footer
     )

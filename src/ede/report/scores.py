@@ -19,7 +19,7 @@ from ede.statistics import RESAMPLES, Estimate, Floats, bounds, ranges, resample
 Generator = np.random.Generator
 
 NOT_TRAINING = frozenset({
-    "steps", "device", "precision", "threads", "eval_period", "eval_episodes", "final_episodes", "eval_lanes",
+    "device", "precision", "threads", "eval_period", "eval_episodes", "final_episodes", "eval_lanes",
     "log_period", "checkpoint_period",
 })  # fmt: skip
 """Settings that change how a run is watched or how fast it goes, so they tell no two methods apart."""
@@ -154,6 +154,12 @@ def over_seeds(series: Sequence[tuple[Floats, Floats]], generator: Generator) ->
 
 
 # Final scores
+
+
+def held_out(group: Group) -> bool:
+    """Whether the test contexts are others than the training contexts; Crafter trains on the full distribution."""
+    config = group.runs[0].config
+    return config.get("train_contexts") is None or config["train_contexts"] != config.get("test_contexts")
 
 
 def final_scores(group: Group, split: str) -> Floats:

@@ -27,6 +27,9 @@ Width = Literal["column", "page"]
 WIDTHS: dict[Width, float] = {"column": 3.4, "page": 7.0}
 """Inches: one column of a two-column page, and the page."""
 
+DPI = 200
+"""Pixels an inch of a PNG."""
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 """Okabe & Ito (2008), told apart with any kind of colour vision; yellow last, since it is faint on white."""
 
@@ -54,7 +57,7 @@ _STYLE: dict[str, Any] = {
     "patch.linewidth": 0.5,
     "pdf.fonttype": 42,
     "svg.fonttype": "path",
-    "savefig.dpi": 200,
+    "savefig.dpi": DPI,
 }
 
 

@@ -96,7 +96,7 @@ def curves(axes: Axes, row: Row) -> None:
         axes.fill_between(
             row.episode_C, mean_C - std_C, mean_C + std_C, color=colour, alpha=0.18, linewidth=0
         )
-        axes.plot(row.episode_C, mean_C, dash, color=colour, label=name)
+        axes.plot(row.episode_C, mean_C, dash, color=colour, label=f"{name} ± std")
     method = METHODS[row.cell.method]
     axes.set(
         xlim=(0, row.episode_C[-1]),
@@ -122,6 +122,8 @@ def sweep(axes: Axes, rows: tuple[Row, ...], colour: str = TEST, label: str = ""
         label=label or "mean ± standard error",
     )
     ring = [row for row in rows if row.cell.value == method.published]
+    ring_label = f"paper's best{'' if world == 'grid' else ' on the grid'}"
+    said_already = ring_label in axes.get_legend_handles_labels()[1]
     axes.scatter(
         [row.cell.value for row in ring],
         [row.mean[1] for row in ring],
@@ -129,7 +131,7 @@ def sweep(axes: Axes, rows: tuple[Row, ...], colour: str = TEST, label: str = ""
         facecolors="none",
         edgecolors="black",
         linewidths=0.9,
-        label=None if label else f"paper's best{'' if world == 'grid' else ' on the grid'}",
+        label=None if said_already else ring_label,
         zorder=4,
     )
     axes.set(xlabel=f"{_COEFFICIENTS[method.kernel]} {method.symbol}", title=method.title)

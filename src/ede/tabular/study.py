@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ede.errors import EdeError
+from ede.memory import available_memory
 from ede.tabular.worlds import ACTIONS, WORLDS, Floats, Integers, find
 
 RATE = 0.05
@@ -226,6 +227,22 @@ def _prepare(cell: Cell, size: Size, checkpoint_C: Integers, history: bool) -> t
     return outcome, [lambda trial=trial: task(trial) for trial in range(size.trials)]  # type: ignore[misc]
 
 
+TASK_BYTES = 2500
+"""What a trial costs while it waits for a thread, at most, as measured with CPython 3.11."""
+
+
+def _check_memory(chosen: Sequence[Cell], trials: int, checkpoints: int, history: bool) -> None:
+    """Refuse what cannot be held: returns of all trials at all checkpoints, and their tables if asked for."""
+    numbers = [2 + 2 * history * WORLDS[cell.world].states * len(ACTIONS) for cell in chosen]
+    needed = trials * (len(chosen) * TASK_BYTES + checkpoints * 8 * sum(numbers))
+    free = available_memory()
+    if needed > free:
+        raise EdeError(
+            f"{trials} trials of {len(chosen)} values need {needed / 1e9:.3g} GB of memory and {free / 1e9:.3g} GB are "
+            f"free; run at most {free * trials // needed}, or fewer values at a time."
+        )
+
+
 def run_trials(
     chosen: Iterable[Cell],
     size: Size,
@@ -242,6 +259,8 @@ def run_trials(
     if threads < 1:
         raise EdeError(f"The number of threads must be at least 1; got {threads}.")
     at_C = size.checkpoints if checkpoint_C is None else checkpoint_C
+    chosen = tuple(chosen)
+    _check_memory(chosen, size.trials, len(at_C), history)
     outcomes: dict[Cell, Trials] = {}
     with ThreadPoolExecutor(threads) as pool:
         try:
