@@ -192,7 +192,7 @@ def _compare(
     experiment: Experiment, found: Sequence[Measured], request: Request, generator: np.random.Generator
 ) -> None:
     """Published beside ours, cell by cell, then claim by claim."""
-    labels = {cell.label for cell in experiment.cells}
+    labels = {cell.label for cell in experiment.cells if experiment.metric == "crafter"}
     printed = {label: score for label, score in crafter().items() if label in labels}
     estimates = {
         one.family: {
