@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -47,18 +47,26 @@ def measure(
     task: str, method: str, preset: str, steps: int = STEPS, settings: Mapping[str, Any] | None = None
 ) -> Loop:
     """Build a run as `ede train` would, in a folder that goes again, and take some of its steps; the fastest counts."""
-    changed = {"learning_starts": 0, "replay_size": 20_000, **(settings or {})}
-    with TemporaryDirectory() as folder, ExitStack() as stack:
-        run = RunFolder.create(Path(folder) / "run", resolve(task, method, preset, 0, changed))
-        trainer = Trainer(run, Display(), stack)
+    with prepared(task, method, preset, settings) as trainer:
         before = trainer.settings.n_step + 2  # until a transition is complete and memory is warm
-        turns = [_turn(trainer) for _ in range(before + steps)][before:]
+        turns = [turn(trainer) for _ in range(before + steps)][before:]
         act, world, replay, learn = (min(part) for part in zip(*turns, strict=True))
     made = trainer.settings
     return Loop(task, method, preset, made.lanes, made.precision, act, world, replay, learn)
 
 
-def _turn(trainer: Trainer) -> tuple[float, float, float, float]:
+@contextmanager
+def prepared(
+    task: str, method: str, preset: str, settings: Mapping[str, Any] | None = None
+) -> Iterator[Trainer]:
+    """A run that learns from its first step on, in a folder that goes again."""
+    changed = {"learning_starts": 0, "replay_size": 20_000, **(settings or {})}
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        run = RunFolder.create(Path(folder) / "run", resolve(task, method, preset, 0, changed))
+        yield Trainer(run, Display(), stack)
+
+
+def turn(trainer: Trainer) -> tuple[float, float, float, float]:
     """One vector step as in ``Trainer.run``: seconds of acting, of the world, of remembering and of learning."""
     lanes, actor, clock = trainer.lanes, trainer.actor, time.perf_counter
     obs, times = lanes.obs.copy(), [clock()]
