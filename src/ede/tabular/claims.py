@@ -205,7 +205,7 @@ CLAIMS = (
         "UCB and policy gradient are robust to their value; ε-greedy varies greatly",
         _three("grid"),
         _robustness("grid"),
-        "Policy gradient's mean return spans 1.9 over its ten values with 2000 trials; the noise of 100 trials widens it.",
+        "Policy gradient's range is 1.9 with 2000 trials; the noise of 100 trials widens it.",
     ),
     Claim(
         ("tabular-sarsa",),
