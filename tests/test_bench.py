@@ -136,6 +136,8 @@ def test_small_worlds_stay_plain_and_words_are_checked() -> None:
     assert precision.resolve("auto", small, (10, 10, 3)) == "plain"
     with pytest.raises(EdeError, match="choose auto, plain, fp32, bf16"):
         precision.resolve("fp8", small, (10, 10, 3))
+    with pytest.raises(EdeError, match="bf16 is for the impala encoder"):
+        precision.resolve("bf16", small, (10, 10, 3))
 
 
 def test_the_command_prints_one_line_of_json() -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ede.compute import CHUNK, Compute, choose
+from ede.compute import CHUNK, PLAIN, Compute, choose
 from ede.errors import EdeError
 from ede.networks import Impala, Network
 
@@ -33,6 +33,8 @@ def resolve(precision: str, network: Network, obs_shape: tuple[int, ...]) -> str
     """The precision to use: what was asked for, or the fastest here for ``auto``."""
     if precision not in PRECISIONS:
         raise EdeError(f"There is no precision '{precision}'; choose {', '.join(PRECISIONS)}.")
+    if precision == "bf16" and choose(precision, network) is PLAIN:
+        raise EdeError("On this device bf16 is for the impala encoder alone; choose precision=auto.")
     if precision != "auto":
         return precision
     if not isinstance(network.encoder, Impala):
