@@ -100,7 +100,7 @@ def main(settings: Settings) -> None:
             )
             print(f"  update the priorities    {update}")
         print(f"  {(resident() - before) / 1e9:.3f} GB more resident at the end")
-        del replay, batch
+        del replay, batch, add
 
 
 if __name__ == "__main__":

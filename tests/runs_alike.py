@@ -8,6 +8,8 @@ from typing import Any
 
 TIMES = {"seconds", "steps_per_second"}
 PLACES = {"command", "commit", "machine", "versions"}
+SUMS = {"config", "journals", "journal_sums"}
+"""What a checkpoint remembers of files that hold times and places."""
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -22,7 +24,7 @@ def story(run: Path) -> dict[str, Any]:
     config = json.loads((run / "config.json").read_text())
     newest = max((run / "checkpoints").glob("step-*"))
     manifest = json.loads((newest / "manifest.json").read_bytes().split(b"\n")[0])
-    facts = {name: value for name, value in manifest["facts"].items() if name not in TIMES | {"journals"}}
+    facts = {name: value for name, value in manifest["facts"].items() if name not in TIMES | SUMS}
     return {
         "config": {name: value for name, value in config.items() if name not in PLACES},
         **{name: lines(run / f"{name}.jsonl") for name in ("episodes", "evals", "metrics")},

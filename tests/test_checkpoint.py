@@ -140,7 +140,7 @@ def test_a_resealed_pickle_is_still_no_tensor(folder: CheckpointFolder, tmp_path
 def test_parts_can_be_read_alone(folder: CheckpointFolder) -> None:
     found = CheckpointFolder(folder.path).newest(pytest.fail, parts=("learner",))
     assert set(found.parts) == {"learner"}
-    assert found.shards == ()
+    assert list(found.shards) == []
 
 
 def test_what_a_crash_left_behind_is_in_nobodys_way(folder: CheckpointFolder) -> None:
@@ -149,6 +149,16 @@ def test_what_a_crash_left_behind_is_in_nobodys_way(folder: CheckpointFolder) ->
     assert CheckpointFolder(folder.path).newest(pytest.fail).step == 30
     write(folder, 40)
     assert CheckpointFolder(folder.path).newest(pytest.fail).step == 40
+
+
+def test_a_damaged_checkpoint_ahead_is_in_nobodys_way(folder: CheckpointFolder, tmp_path: Path) -> None:
+    """After a fall back to step 20 the run passes 25 on its way to 30: what is damaged does not outlive it."""
+    flipped(folder.list()[-1] / "learner.safetensors", tmp_path)
+    resumed = CheckpointFolder(folder.path)
+    assert resumed.newest(lambda text: None).step == 20
+    write(resumed, 25)
+    assert [path.name for path in resumed.list()] == ["step-000000000020", "step-000000000025"]
+    assert CheckpointFolder(folder.path).newest(pytest.fail).step == 25
 
 
 def test_a_full_disk_leaves_the_last_checkpoint(

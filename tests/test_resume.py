@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,11 +15,25 @@ import pytest
 
 from ede.display import Display
 from ede.errors import EdeError
+from ede.policy import load
+from ede.runs import RunFolder
 from ede.train import resume, train
+from ede.trainer import Stopped, Trainer
 from runs_alike import assert_alike, story
 
 STEPS = {"bigfish-simple": 4_000, "procgen/starpilot": 1_280, "crafter": 800, "gym/CartPole-v1": 2_000}
 SETTINGS = {"checkpoint_period": 160, "threads": 1}
+
+
+class Stopping(Display):
+    """Presses Ctrl-C at a step."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def advance(self, trainer: Trainer) -> None:
+        if trainer.step == self.at:
+            signal.raise_signal(signal.SIGINT)
 
 
 def start(words: list[str]) -> subprocess.Popen[bytes]:
@@ -91,8 +106,6 @@ def test_sigterm_saves_and_leaves(tmp_path: Path) -> None:
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
-    from ede.runs import RunFolder
-
     train("bigfish-simple", preset="smoke", steps=320, out=tmp_path / "run", display=Display())
     folder = RunFolder.open(tmp_path / "run")
     (folder.path / "DONE").unlink()
@@ -114,6 +127,111 @@ def test_a_changed_setting_is_refused_and_nothing_lost(tmp_path: Path) -> None:
     assert (run / "DONE").exists()
 
 
+def edit(config: Path, old: str, new: str) -> None:
+    text = config.read_text()
+    assert old in text
+    config.write_text(text.replace(old, new))
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Path:
+    """A run that is not done, with journals of some length."""
+    run = tmp_path / "run"
+    settings = SETTINGS | {"eval_period": 320, "eval_episodes": 1}
+    train("bigfish-simple", preset="smoke", steps=640, out=run, settings=settings, display=Display())
+    (run / "DONE").unlink()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"seed": 0', '"seed": "x"'), ('"lanes": 8', '"lanes": "8"'), ('"part": "Ucb"', '"part": "Ucc"')],
+)
+def test_a_config_of_wrong_types_is_one_sentence(stopped: Path, old: str, new: str) -> None:
+    edit(stopped / "config.json", old, new)
+    with pytest.raises(EdeError, match="was changed since its checkpoint"):
+        resume(stopped, display=Display())
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\x80\x04\x95"])
+def test_a_config_that_is_no_config_is_one_sentence(stopped: Path, content: bytes) -> None:
+    (stopped / "config.json").write_bytes(content)
+    with pytest.raises(EdeError, match=r"config\.json is damaged; bring it back from a copy"):
+        resume(stopped, display=Display())
+
+
+def test_a_config_changed_where_it_does_not_matter_is_told(
+    stopped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(stopped / "config.json", '"commit":', '"remark": "hello", "commit":')
+    resume(stopped, display=Display())
+    assert "in nothing that decides the run" in capsys.readouterr().err
+
+
+def test_an_agent_whose_config_was_changed_loads_with_a_warning(
+    stopped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load(stopped)
+    assert capsys.readouterr().err == ""
+    edit(stopped / "config.json", '"gamma": 0.97', '"gamma": 0.9')
+    load(stopped)
+    assert (
+        capsys.readouterr().err == f"ede: warning: {stopped}/config.json was changed since its checkpoint.\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["episodes", "metrics", "evals"])
+@pytest.mark.parametrize("damage", ["truncated", "replaced", "flipped", "removed"])
+def test_a_damaged_journal_is_told_and_mended(
+    stopped: Path, capsys: pytest.CaptureFixture[str], name: str, damage: str
+) -> None:
+    path = stopped / f"{name}.jsonl"
+    before = path.read_bytes()
+    if damage == "truncated":
+        path.write_bytes(before[: len(before) // 3])
+    elif damage == "replaced":
+        path.write_bytes(b"\x80\x04\x95cos\nsystem\n")
+    elif damage == "flipped":
+        path.write_bytes(b"]" + before[1:])
+    else:
+        path.unlink()
+    resume(stopped, display=Display())
+    assert capsys.readouterr().err == (
+        f"ede: warning: {path} is damaged: its readable lines are kept, the others are lost.\n"
+    )
+    after = RunFolder.open(stopped).read_journal(name)
+    kept = path.read_bytes()
+    if damage == "flipped":
+        assert kept.startswith(before.partition(b"\n")[2])
+    assert all(isinstance(line, dict) for line in after)
+
+
+def test_a_run_of_a_gpu_is_not_resumed_without_one(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    edit(stopped / "config.json", '"device": "cpu"', '"device": "cuda"')
+    shutil.rmtree(stopped / "checkpoints")
+    with pytest.raises(EdeError, match="learns on a GPU and this machine has none"):
+        resume(stopped, display=Display())
+
+
+def test_rows_in_many_pieces_resume_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of one row a lane; the ring goes round within the run, and once between two checkpoints."""
+    whole, pieces = tmp_path / "whole", tmp_path / "pieces"
+    for size in (1000, 120):
+        settings = SETTINGS | {"replay_size": size}
+        one, other = whole / str(size), pieces / str(size)
+        train("bigfish-simple", preset="smoke", settings=settings, out=one, display=Display())
+        monkeypatch.setattr("ede.trainer.PIECE", 1)
+        with pytest.raises(Stopped):
+            train("bigfish-simple", preset="smoke", settings=settings, out=other, display=Stopping(720))
+        assert size < 160 or len(list((other / "checkpoints").glob("rows-*-*"))) > 10
+        resume(other, display=Display())
+        monkeypatch.undo()
+        first, second = story(one), story(other)
+        del first["rows"], second["rows"]
+        assert first == second
+
+
 def test_a_run_is_not_overwritten_and_a_finished_one_not_resumed(tmp_path: Path) -> None:
     run = tmp_path / "run"
     train("bigfish-simple", preset="smoke", steps=320, out=run, display=Display())
@@ -123,6 +241,7 @@ def test_a_run_is_not_overwritten_and_a_finished_one_not_resumed(tmp_path: Path)
         resume(run, display=Display())
 
 
+@pytest.mark.slow
 def test_a_world_that_cannot_restore_says_so_and_continues(tmp_path: Path) -> None:
     class Listening(Display):
         def __init__(self) -> None:

@@ -21,6 +21,7 @@ from ede.display import Display, Terminal
 from ede.envs import make_env
 from ede.evaluate import Protocol
 from ede.methods import METHODS
+from ede.plan import world_options
 from ede.train import resume
 from ede.trainer import Trainer
 
@@ -156,6 +157,9 @@ def test_every_method_trains(method: str, tmp_path: Path) -> None:
         (["bigfish-simple", "--set", "members=1"], "needs members of at least 2"),
         (["bigfish-simple", "--set", "gamma=1.5"], "gamma must be between 0 and 1"),
         (["bigfish-simple", "--steps", "0"], "steps must be at least 1"),
+        (["bigfish-simple", "--seed", "-1"], "A seed is a whole number of 0 or above"),
+        (["bigfish-simple", "--set", "frame_stack=300"], "frame_stack must be between 1 and 256"),
+        (["bigfish-simple", "--set", "world_options=foo=1"], "bigfish-simple has no option 'foo'"),
         (["bigfish-simple", "--set", "train_contexts=5..2"], "0 <= start < stop"),
         (["bigfish-simple", "--set", "replay_size=1000000000000"], "set a smaller replay_size"),
         (["bigfish-simple", "--log", "sheets"], "There is no log 'sheets'"),
@@ -179,10 +183,43 @@ def test_wrong_words_are_one_sentence_and_nothing_is_written(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("setting", ["hidden=1e9", "quantiles=1e12"])
+def test_a_network_too_large_for_the_memory_is_one_sentence(
+    run_cli: RunCli, tmp_path: Path, setting: str
+) -> None:
+    ran = run_cli("train", "bigfish-simple", *QUICK, "--set", setting)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("ede: There is not enough memory for this; choose a smaller")
+    assert ran.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_batch_too_large_for_the_memory_is_one_sentence(run_cli: RunCli) -> None:
+    ran = run_cli("train", "bigfish-simple", *QUICK, "--set", "batch_size=1e11", "--out", "run")
+    assert ran.code == 1
+    assert ran.err.startswith("ede: There is not enough memory for this; choose a smaller batch_size")
+    assert ran.err.count("\n") == 1
+
+
+def test_world_options_come_in_their_types() -> None:
+    assert world_options("mode=hard, center_agent=False,time_limit=500,slip=0.5") == {
+        "mode": "hard",
+        "center_agent": False,
+        "time_limit": 500,
+        "slip": 0.5,
+    }
+
+
+def test_a_run_that_will_not_learn_says_so_in_its_plan(run_cli: RunCli) -> None:
+    ran = run_cli("train", "bigfish-simple", *QUICK, "--steps", "320", "--set", "final_episodes=1")
+    assert "none: learning_starts is 320" in ran.out
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["nowhere"], "nowhere is no run folder"),
+        (["run", "--seed", "-1"], "A seed is a whole number of 0 or above"),
         (["run", "--episodes", "0"], "--episodes must be at least 1"),
         (["run", "--contexts", "some"], "'some' is no set of contexts"),
         (["run", "--out", "/proc/e.jsonl"], "Cannot write /proc/e.jsonl"),
@@ -283,7 +320,7 @@ def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path, capsys: pytest.CaptureFi
         until_stopped(
             lambda: ede.train("bigfish-simple", preset="smoke", out=run, settings=LEAST, display=display)
         )
-    assert "carries on from the last checkpoint" in capsys.readouterr().out
+    assert "carries on from its last checkpoint" in capsys.readouterr().out
     assert max((run / "checkpoints").glob("step-*")).name == "step-000000000320"
 
 

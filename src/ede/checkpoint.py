@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,8 @@ class Checkpoint:
     """Opaque bytes, such as the worlds' state."""
     facts: Mapping[str, Any]
     """Small JSON: counters, journal lengths, generators' states."""
-    shards: tuple[Tensors, ...] = ()
-    """Replay rows, oldest first."""
+    shards: Iterable[Tensors] = ()
+    """Replay rows, oldest first; read from disk one piece at a time, for all of them are as large as the replay."""
 
 
 class CheckpointFolder:
@@ -61,13 +61,13 @@ class CheckpointFolder:
 
     # ---- writing
 
-    def append_rows(self, rows: Tensors, first: int, stop: Sequence[int]) -> None:
+    def append_rows(self, rows: Tensors, first: int, stop: Sequence[int], piece: int = 0) -> None:
         """Write replay rows that the next checkpoint will refer to.
 
-        ``first`` makes the file's name; ``stop`` counts, for each lane, the rows written up to its end.
+        ``first`` and ``piece`` make the file's name; ``stop`` counts, for each lane, the rows written up to its end.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        name = f"rows-{first:012d}.safetensors"
+        name = f"rows-{first:012d}{f'-{piece}' if piece else ''}.safetensors"
         self.shards.append({**_write(self.path / name, encode(rows)), "name": name, "stop": list(stop)})
 
     def forget_rows(self, oldest: Sequence[int]) -> None:
@@ -100,6 +100,9 @@ class CheckpointFolder:
         _sync_folder(aside)
         aside.rename(target)
         _sync_folder(self.path)
+        for ahead in self.list():  # damaged ones that were passed over; this run will write them again
+            if ahead.name > target.name:
+                shutil.rmtree(ahead)
         self._tidy()
         return target
 
@@ -119,6 +122,15 @@ class CheckpointFolder:
                 path.unlink()
 
     # ---- reading
+
+    def facts(self) -> Mapping[str, Any]:
+        """The facts of the newest checkpoint that has a whole manifest; its other files are not read."""
+        for path in reversed(self.list()):
+            try:
+                return dict(_read_manifest(path)["facts"])
+            except (BadCheckpoint, KeyError, TypeError, ValueError):
+                continue
+        return {}
 
     def list(self) -> list[Path]:
         """Checkpoints, oldest first."""
@@ -147,12 +159,9 @@ class CheckpointFolder:
                 for name, entry in manifest["files"].items()
                 if parts is None or name.partition(".")[0] in parts
             }
-            shards = list(manifest["shards"])
-            rows = (
-                tuple(decode(_read(self.path / entry["name"], entry)) for entry in shards)
-                if parts is None
-                else ()
-            )
+            shards = list(manifest["shards"]) if parts is None else []
+            for entry in shards:
+                decode(_read(self.path / entry["name"], entry))
             checkpoint = Checkpoint(
                 step=int(manifest["step"]),
                 parts={
@@ -166,7 +175,7 @@ class CheckpointFolder:
                     if name.endswith(".bin")
                 },
                 facts=dict(manifest["facts"]),
-                shards=rows,
+                shards=(decode((self.path / entry["name"]).read_bytes()) for entry in shards),
             )
         except (KeyError, TypeError, ValueError, AttributeError, SafetensorError) as error:
             raise BadCheckpoint(f"unreadable: {error}") from error

@@ -69,6 +69,9 @@ class Terminal(Display):
     @contextmanager
     def open(self, folder: RunFolder, trainer: Trainer) -> Iterator[None]:
         self.console.print(plan_table(folder, trainer))
+        held_out = [line["returns"] for line in folder.read_journal("evals") if line["split"] == "test"]
+        if held_out:  # of a run that is resumed
+            self.notes["held-out"] = f"{np.mean(held_out[-1]):.2f}"
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -145,7 +148,9 @@ def plan_table(folder: RunFolder, trainer: Trainer) -> Table:
         "method": f"{config['method']}, preset {config['preset']}, seed {config['seed']}",
         "contexts": f"train {config['train_contexts']}, test {config['test_contexts']}",
         "steps": f"{settings.steps:,} in {settings.lanes} lanes ({settings.learning_starts:,} at random first)",
-        "updates": f"{updates:,} of {trainer.method.ensemble.members} × {settings.batch_size} transitions",
+        "updates": f"{updates:,} of {trainer.method.ensemble.members} × {settings.batch_size} transitions"
+        if updates
+        else f"none: learning_starts is {settings.learning_starts:,}; choose more steps or a smaller one",
         "memory": f"{readable_bytes(trainer.replay.nbytes)} of replay for {settings.replay_size:,} transitions",
         "device": f"{settings.device}, {settings.precision}",
         "time": f"about {clock(estimated_seconds(trainer, updates))} for what is left",

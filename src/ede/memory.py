@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ede.errors import JobFailed
 
 if TYPE_CHECKING:  # worlds ask for memory, and do not wait for torch
     import torch
@@ -37,3 +41,16 @@ def available_disk(path: Path) -> int:
     """Bytes a file at ``path`` may still take; what a file already there holds counts as free."""
     held = path.stat().st_size if path.exists() else 0
     return shutil.disk_usage(path.parent).free + held
+
+
+@contextmanager
+def told_where_memory_ends() -> Iterator[None]:
+    """Says in one sentence that PyTorch or NumPy got no memory, and what takes it."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if "allocate" not in str(error):  # PyTorch has no class of its own for this on the CPU
+            raise
+        raise JobFailed(
+            "There is not enough memory for this; choose a smaller batch_size, members, hidden, quantiles or lanes."
+        ) from error

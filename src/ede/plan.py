@@ -14,14 +14,14 @@ from ede.envs import make_env
 from ede.errors import EdeError
 from ede.interaction import stacked_shape
 from ede.learner import build_network
-from ede.memory import available_on
+from ede.memory import available_on, told_where_memory_ends
 from ede.methods import Method, find_method, refuse_unread
 from ede.mirrors import check_mirrors
 from ede.parts import Masked, Prioritized
 from ede.presets import Settings, find_preset
 from ede.replay import Priority, replay_bytes
 from ede.runs import provenance
-from ede.seeds import torch_generator
+from ede.seeds import child_seed, torch_generator
 
 MOST_TASK_IDS = 100_000
 """Contexts that a task-id embedding may hold."""
@@ -46,14 +46,19 @@ def resolve(
             f"{method} learns an embedding for each context: choose train_contexts below {MOST_TASK_IDS}."
         )
     with make_env(
-        task, lanes=1, contexts=train_contexts, seed=seed, **world_options(settings.world_options)
+        task,
+        lanes=1,
+        contexts=train_contexts,
+        seed=child_seed(seed, "env"),
+        **world_options(settings.world_options),
     ) as probe:
         spec = probe.spec
     shape = stacked_shape(spec.obs_shape, settings.frame_stack)
-    network = build_network(
-        built, settings, shape, spec.num_actions, train_contexts.stop, torch_generator(seed, "init")
-    )
-    resolved = precision.resolve(settings.precision, network.to(settings.device), shape)
+    with told_where_memory_ends():
+        network = build_network(
+            built, settings, shape, spec.num_actions, train_contexts.stop, torch_generator(seed, "init")
+        )
+        resolved = precision.resolve(settings.precision, network.to(settings.device), shape)
     settings = replace(settings, precision=resolved)
     needed = replay_bytes(**replay_shape(settings, built, spec.obs_shape, spec.obs_dtype))
     _refuse_too_much_memory(needed, settings.device)
@@ -75,14 +80,26 @@ def resolve(
 
 
 def world_options(text: str) -> dict[str, Any]:
-    """``mode=hard,center_agent=false`` as keyword arguments of the world."""
+    """``mode=hard,center_agent=false,time_limit=500`` as keyword arguments of the world."""
     options: dict[str, Any] = {}
     for word in filter(None, text.split(",")):
         name, equals, value = word.partition("=")
         if not equals:
             raise EdeError(f"world_options are written name=value, separated by commas; got '{word}'.")
-        options[name.strip()] = {"true": True, "false": False}.get(value.lower(), value)
+        options[name.strip()] = _typed(value.strip())
     return options
+
+
+def _typed(text: str) -> bool | int | float | str:
+    """A truth, a number, or the text itself."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def replay_shape(
@@ -104,6 +121,7 @@ def replay_shape(
 
 
 def _device(name: str) -> str:
+    """The device that a name stands for here."""
     if name not in ("auto", "cpu", "cuda"):
         raise EdeError(f"There is no device '{name}'; choose auto, cpu or cuda.")
     if name == "cuda" and not torch.cuda.is_available():

@@ -138,11 +138,12 @@ class Settings:
 
 _LIMITS: tuple[tuple[str, tuple[float, float], str], ...] = (
     (
-        "steps lanes frame_stack n_step batch_size replay_size steps_per_update target_period hidden members "
+        "steps lanes n_step batch_size replay_size steps_per_update target_period hidden members "
         "quantiles ez_longest eval_period eval_lanes eval_episodes final_episodes log_period checkpoint_period",
         (1, 1e12),
         "at least 1",
     ),
+    ("frame_stack", (1, 256), "between 1 and 256"),
     ("atoms", (2, 1e12), "at least 2"),
     (
         "reward_clip learning_starts sigma0 phi tee_alpha epsilon_start ez_mu anchor priority_alpha threads",

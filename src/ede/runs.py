@@ -23,7 +23,7 @@ from typing import IO, Any
 import torch
 
 from ede.checkpoint import BadCheckpoint, CheckpointFolder
-from ede.errors import EdeError
+from ede.errors import EdeError, JobFailed
 from ede.learner import build_network
 from ede.methods import Method
 from ede.policy import Policy
@@ -49,10 +49,23 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: IO[bytes] = path.open("ab")
+        self._sum = sha256()
 
     def write(self, line: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(line).encode() + b"\n")
-        self._file.flush()
+        content = json.dumps(line).encode() + b"\n"
+        try:
+            self._file.write(content)
+            self._file.flush()
+        except OSError as error:
+            raise JobFailed(
+                f"Could not write {self.path} ({error.strerror}); free some space and run `ede resume`: "
+                "the last checkpoint is untouched."
+            ) from error
+        self._sum.update(content)
+
+    def sum(self) -> str:
+        """SHA-256 of all lines since ``cut``, those that it kept included."""
+        return self._sum.hexdigest()
 
     def length(self) -> int:
         """Bytes that are safely on disk."""
@@ -60,13 +73,31 @@ class Journal:
         os.fsync(self._file.fileno())
         return self._file.tell()
 
-    def cut(self, length: int) -> None:
-        """Forget what was written after a checkpoint."""
-        self._file.truncate(length)
-        self._file.seek(length)
+    def cut(
+        self, length: int, expected: str | None = None, warn: Callable[[str], None] | None = None
+    ) -> None:
+        """Forget what was written after a checkpoint; say so where what was written before it is not as it was."""
+        content = self.path.read_bytes()[:length]
+        if len(content) < length or (expected and sha256(content).hexdigest() != expected):
+            content = b"".join(line for line in content.splitlines(keepends=True) if _is_whole(line))
+            if warn:
+                warn(f"{self.path} is damaged: its readable lines are kept, the others are lost.")
+            self._file.truncate(0)
+            self._file.write(content)
+            self._file.flush()
+        self._file.truncate(len(content))
+        self._file.seek(len(content))
+        self._sum = sha256(content)
 
     def close(self) -> None:
         self._file.close()
+
+
+def _is_whole(line: bytes) -> bool:
+    try:
+        return line.endswith(b"\n") and isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -100,10 +131,14 @@ class RunFolder:
         try:
             config = json.loads((path / "config.json").read_text())
             whole = {"task", "seed", "settings", "method_row", "spec"} <= config.keys()
-        except (OSError, ValueError, AttributeError):
+        except OSError:
+            raise EdeError(
+                f"{path} is no run folder; a run folder has a config.json written by `ede train`."
+            ) from None
+        except (ValueError, AttributeError):
             whole = False
         if not whole:
-            raise EdeError(f"{path} is no run folder; a run folder has a config.json written by `ede train`.")
+            raise EdeError(f"{path}/config.json is damaged; bring it back from a copy, or train anew.")
         return cls(path, config)
 
     @property
@@ -112,14 +147,14 @@ class RunFolder:
             return Settings(**self.config["settings"])
         except TypeError as error:
             raise EdeError(
-                f"{self.path} was written by another version of EDE ({self.config['versions'].get('ede')}): {error}."
+                f"{self.path}/config.json was changed or written by another version of EDE ({error})."
             ) from None
 
     @property
     def method(self) -> Method:
         try:
             return Method.from_json(self.config["method_row"])
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:
             raise EdeError(f"{self.path}/config.json describes no known method ({error}).") from None
 
     @property
@@ -130,10 +165,25 @@ class RunFolder:
     def done(self) -> bool:
         return (self.path / "DONE").exists()
 
-    def digest(self) -> str:
-        """What a checkpoint remembers of the config, so that a changed one is noticed."""
-        same = {name: self.config[name] for name in ("task", "seed", "settings", "method_row", "spec")}
+    def digest(self, whole: bool = False) -> str:
+        """What a checkpoint remembers of the config (or of what decides the run), so that a changed one is noticed."""
+        names = self.config if whole else ("task", "seed", "settings", "method_row", "spec")
+        same = {name: self.config[name] for name in names}
         return sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()
+
+    def refuse_change(self, warn: Callable[[str], None] | None = None) -> None:
+        """Compare the config with what the checkpoints remember: a change that matters is refused (or only told)."""
+        facts = self.checkpoints.facts()
+        if facts.get("digest", self.digest()) != self.digest():
+            if warn is None:
+                raise EdeError(
+                    f"{self.path}/config.json was changed since its checkpoint; undo the change, or train anew."
+                )
+            warn(f"{self.path}/config.json was changed since its checkpoint.")
+        elif facts.get("config", self.digest(whole=True)) != self.digest(whole=True):
+            (warn or print_warning)(
+                f"{self.path}/config.json was changed since its checkpoint, in nothing that decides the run."
+            )
 
     def lock(self) -> IO[str]:
         """Hold the folder until the returned file is closed; the system lets go when the process dies."""
@@ -159,7 +209,9 @@ class RunFolder:
         try:
             return [json.loads(line) for line in lines]
         except ValueError:
-            raise EdeError(f"{path} is damaged; `ede resume {self.path}` mends it.") from None
+            raise EdeError(
+                f"{path} is damaged; take its unreadable lines out, or bring it back from a copy."
+            ) from None
 
     def finish(self, facts: Mapping[str, Any]) -> None:
         temporary = self.path / ".DONE"
@@ -172,6 +224,7 @@ class RunFolder:
 
     def policy_and_step(self, warn: Callable[[str], None] | None = None) -> tuple[Policy, int]:
         """The agent of the newest good checkpoint, and the step that it was written at."""
+        self.refuse_change(warn or print_warning)
         spec, settings, method = self.config["spec"], self.settings, self.method
         checkpoint = self.checkpoints.newest(warn or print_warning, parts=("learner",))
         network = build_network(

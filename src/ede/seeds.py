@@ -7,11 +7,15 @@ import zlib
 import numpy as np
 import torch
 
+from ede.errors import EdeError
+
 STREAMS = ("env", "explore", "replay", "init", "learn", "eval")
 
 
 def child_seed(seed: int, stream: str, index: int = 0) -> int:
     """A 31-bit seed for a named stream; different names or indices give independent streams."""
+    if seed < 0:
+        raise EdeError(f"A seed is a whole number of 0 or above; got {seed}.")
     key = zlib.crc32(stream.encode())
     return int(np.random.SeedSequence([seed, key, index]).generate_state(1, np.uint32)[0] >> 1)
 

@@ -9,11 +9,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import torch
+
 from ede.contexts import Contexts
 from ede.display import Display, Terminal
 from ede.envs import make_env
 from ede.errors import EdeError
 from ede.evaluate import Episodes, Examiner, Protocol
+from ede.memory import told_where_memory_ends
 from ede.plan import resolve, world_options
 from ede.runs import RunFolder
 from ede.seeds import child_seed, torch_generator
@@ -57,7 +60,7 @@ def resume(path: str | Path, *, display: Display | None = None) -> Run:
 def judge_run(folder: RunFolder, contexts: str, episodes: int, epsilon: float | None, seed: int) -> Episodes:
     """Judge a run's newest policy on ``train``, ``test`` or any set of contexts."""
     config, settings = folder.config, folder.settings
-    chosen = Contexts.parse(config.get(f"{contexts}_contexts", contexts))
+    chosen = Contexts.parse(getattr(settings, f"{contexts}_contexts", contexts))
     protocol = Protocol(str(chosen), episodes, settings.eval_epsilon if epsilon is None else epsilon)
     policy = folder.policy()
     with make_env(
@@ -73,6 +76,12 @@ def judge_run(folder: RunFolder, contexts: str, episodes: int, epsilon: float | 
 def _carry_out(folder: RunFolder, display: Display) -> Run:
     with ExitStack() as stack:
         stack.enter_context(folder.lock())
+        stack.enter_context(told_where_memory_ends())
+        folder.refuse_change()
+        if folder.settings.device == "cuda" and not torch.cuda.is_available():
+            raise EdeError(
+                f"{folder.path} learns on a GPU and this machine has none; carry it on where one is."
+            )
         trainer = Trainer(folder, display, stack)
         if folder.checkpoints.list():
             trainer.restore()

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from ede.compute import choose, keep_memory
 from ede.contexts import Contexts
 from ede.display import Display
 from ede.envs import Lanes, make_env
-from ede.errors import EdeError, JobFailed
+from ede.errors import JobFailed
 from ede.evaluate import Episodes, Examiner, Protocol
 from ede.interaction import Actor, Moment, interact, stacked_shape
 from ede.learner import Learner, Report, build_network
@@ -34,6 +35,8 @@ from ede.seeds import child_seed, numpy_generator, torch_generator
 
 RECENT = 100
 """Training episodes behind the return that progress shows."""
+PIECE = 2**28
+"""Bytes of replay rows in one file of a checkpoint, about."""
 EXPLODED = 1e9
 """A loss beyond this is as lost as one that is not a number."""
 
@@ -125,7 +128,7 @@ class Trainer:
         return make_env(
             config["task"],
             lanes=lanes,
-            contexts=Contexts.parse(config[contexts]),
+            contexts=Contexts.parse(getattr(self.settings, contexts)),
             seed=child_seed(self.seed, stream),
             **world_options(self.settings.world_options),
         )
@@ -276,9 +279,7 @@ class Trainer:
         """A checkpoint of everything the run's future depends on."""
         if self.report is not None:
             self.refuse_lost_loss({"loss": float(self.report.loss)})
-        counts_K = self.replay.counts_K.copy()
-        rows = tensors_of(self.replay.rows_since(self.saved_counts_K))
-        self.checkpoints.append_rows(rows, first=self.step, stop=counts_K.tolist())
+        self.append_rows()
         self.checkpoints.forget_rows(self.replay.oldest_K.tolist())
         self.checkpoints.write(
             Checkpoint(
@@ -293,7 +294,9 @@ class Trainer:
                 blobs={"world": self.lanes.save()} if self.spec.can_save else {},
                 facts={
                     "digest": self.folder.digest(),
+                    "config": self.folder.digest(whole=True),
                     "journals": {name: journal.length() for name, journal in self.journals.items()},
+                    "journal_sums": {name: journal.sum() for name, journal in self.journals.items()},
                     "replay_generator": self.replay_generator.bit_generator.state,
                     "recent": list(self.recent),
                     "seconds": self.seconds,
@@ -302,8 +305,19 @@ class Trainer:
                 },
             )
         )
-        self.saved_counts_K = counts_K
         self.display.saved(self)
+
+    def append_rows(self) -> None:
+        """Write the replay's new rows, in pieces that take little memory beside it."""
+        bytes_a_row = self.replay.nbytes // (self.replay.lanes * self.replay.rows_per_lane)
+        most = max(1, PIECE // (self.replay.lanes * bytes_a_row))
+        for piece in count():
+            rows = self.replay.rows_since(self.saved_counts_K, most)
+            self.saved_counts_K = rows["counts_K"]
+            stop = self.saved_counts_K.tolist()
+            self.checkpoints.append_rows(tensors_of(rows), first=self.step, stop=stop, piece=piece)
+            if (self.saved_counts_K == self.replay.counts_K).all():
+                return
 
     def begin(self) -> None:
         """From step 0; what a run that never reached a checkpoint left behind is forgotten."""
@@ -316,10 +330,6 @@ class Trainer:
         """Continue from the newest good checkpoint."""
         checkpoint = self.checkpoints.newest(print_warning)
         facts = checkpoint.facts
-        if facts["digest"] != self.folder.digest():
-            raise EdeError(
-                f"{self.folder.path}/config.json was changed since its checkpoint; undo the change, or train anew."
-            )
         self.learner.load(dict(checkpoint.parts["learner"]))
         self.actor.load(dict(checkpoint.parts["actor"]))
         for rows in checkpoint.shards:
@@ -333,7 +343,7 @@ class Trainer:
         self.replay_generator.bit_generator.state = facts["replay_generator"]
         self.saved_counts_K = self.replay.counts_K.copy()
         for name, journal in self.journals.items():
-            journal.cut(int(facts["journals"][name]))
+            journal.cut(int(facts["journals"][name]), facts.get("journal_sums", {}).get(name), print_warning)
         if "world" in checkpoint.blobs:
             self.lanes.restore(checkpoint.blobs["world"])
         else:

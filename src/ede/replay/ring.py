@@ -214,14 +214,19 @@ class Replay:
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
-    def rows_since(self, counts_K: Ints) -> Rows:
-        """The rows written since ``counts_K``, lane after lane: what a checkpoint appends."""
+    def rows_since(self, counts_K: Ints, most: int | None = None) -> Rows:
+        """The rows written since ``counts_K``, lane after lane, at ``most`` so many of each: what a checkpoint appends.
+
+        ``counts_K`` of the rows says how far they go. A ring that went round since is given whole.
+        """
         start_K = np.maximum(counts_K, self.oldest_K)
-        lane_L, number_L = spans(start_K, self.counts_K)
+        whole = most is None or (start_K > counts_K).any()
+        stop_K = self.counts_K.copy() if whole else np.minimum(self.counts_K, start_K + most)
+        lane_L, number_L = spans(start_K, stop_K)
         slot_L = self._slot(lane_L, number_L)
         frames = self._frames.read(slot_L)
         rows = {name: column[slot_L] for name, column in self._columns.items()}
-        return rows | {"frame": frames.cpu().numpy(), "start_K": start_K, "counts_K": self.counts_K.copy()}
+        return rows | {"frame": frames.cpu().numpy(), "start_K": start_K, "counts_K": stop_K}
 
     def extend(self, rows: Rows) -> None:
         """Write what ``rows_since`` returned after the rows already here; to the bit when all pieces come in order."""
