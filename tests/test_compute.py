@@ -117,6 +117,26 @@ def encoder_gradients(compute: Compute, shape: tuple[int, ...]) -> list[tuple[st
     return [(name, ours, found[1][name]) for name, ours in found[0].items()]
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_copies_of_parameters_follow_every_update(precision: str) -> None:
+    """After updates and a synchronisation, the learner's own way and one made afresh give the same bits."""
+    network = network_of()
+    learner = Learner(EDE, SETTINGS, network, seeded(1), Fused(precision))
+    for update in range(4):
+        batch = float_batch(3, seed=update)
+        learner.update(batch)
+        if update == 2:
+            learner.sync_target()
+        obs, context = batch.obs_MB[0], batch.context_MB[0]
+        for asked in (learner.network, learner.target_network):
+            kept, fresh = (
+                asked.heads(features, None, way.product(features, None))
+                for way in (learner.compute, Fused(precision))
+                for features in [way.frozen_features(asked, obs, context)]
+            )
+            assert torch.equal(kept, fresh)
+
+
 @pytest.mark.parametrize("dueling", [False, True])
 @pytest.mark.parametrize("noisy", [False, True])
 @pytest.mark.parametrize("member", [None, 1])

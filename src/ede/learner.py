@@ -99,6 +99,8 @@ class Learner:
         (loss + self.anchor_penalty()).backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm)
         self.optimizer.step()
+        # The fused step writes unnoticed: without this, copies of parameters in bf16 would stay as they first were.
+        torch.autograd.graph.increment_version(self.parameters)
         self.updates += 1
         with torch.no_grad():
             values = self.read(raw_MBAN.detach())
