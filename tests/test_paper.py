@@ -2,17 +2,24 @@
 
 import csv
 import statistics as arithmetic
+import tomllib
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
+from chromium import opened
+from ede import methods
 from ede.cli import main
 from ede.paper import items
 from ede.paper.experiments import EXPERIMENTS
+from ede.paper.plan import sweep_table
 from ede.paper.published import META_METHODS, correlations, procgen
 from ede.paper.trained import groups, measured, widened
 from ede.report.achievements import score, success_rates
 from ede.report.load import load
+from ede.sweep.cells import read_table
 from synthetic_runs import write_run
 
 METHODS = ["PPO", "MixReg", "PLR", "UCB-DRAC", "PPG", "DAAC", "IDAAC", "EDE"]
@@ -63,7 +70,7 @@ def test_procgen_test_equals_hand_arithmetic_and_says_where_table_and_text_disag
         assert float(found["IDAAC"][metric]) > float(found["EDE"][metric])
         assert float(found["EDE"][f"{metric}_low"]) < float(found["EDE"][f"{metric}_high"])
     said = " ".join(capsys.readouterr().out.split())
-    assert "the table disagrees with the text: over its 16 games IDAAC is above EDE in mean, median" in said
+    assert "table disagrees with the text: over its 16 games IDAAC is above EDE in mean, median" in said
     assert "origin: published" in said
     for suffix in ("pdf", "png"):
         assert (tmp_path / f"procgen-test.{suffix}").stat().st_size > 5000
@@ -139,7 +146,7 @@ def test_every_claim_is_about_cells_of_its_experiment(experiment):
 
 def test_claims_are_judged_by_the_runs_at_hand(tmp_path, run_cli):
     for method, level in (("ede", 9.0), ("qrdqn_ucb", 6.0), ("qrdqn", 3.0)):
-        for seed in range(3):
+        for seed in range(4):
             write_run(tmp_path / "runs" / f"{method}-{seed}", "bigfish-simple", method, seed, level=level)
     ran = run_cli("paper", "ablation", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out"))
     assert ran.code == 0
@@ -155,6 +162,87 @@ def test_claims_are_judged_by_the_runs_at_hand(tmp_path, run_cli):
     }
     assert "100,000 steps" in ran.out
     assert (tmp_path / "out" / "ablation-bigfish-simple.pdf").exists()
+
+
+def test_three_runs_a_side_on_one_task_decide_nothing(tmp_path, run_cli):
+    for method, level in (("qrdqn_ucb", 9.0), ("qrdqn", 1.0)):
+        for seed in range(3):
+            write_run(tmp_path / "runs" / f"{method}-{seed}", "bigfish-simple", method, seed, level=level)
+    run_cli("paper", "ablation", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out"))
+    claims = {row["claim"]: row["verdict"] for row in rows(tmp_path / "out" / "ablation-claims.csv")}
+    assert claims["QR-DQN + UCB above QR-DQN"].startswith("too few runs to decide here")
+
+
+def test_cells_are_compared_at_one_number_of_steps(tmp_path):
+    for steps, trained in ((50_000, ("ede",)), (100_000, ("ede", "qrdqn"))):
+        for method in trained:
+            write_run(tmp_path / f"{method}-{steps}", "procgen/bigfish", method, steps=steps)
+    found = groups(BY_NAME["ablation"], load([tmp_path]).runs)
+    assert [(group.label, [run.planned for run in group.runs]) for group in found] == [
+        ("QR-DQN", [100_000]),
+        ("EDE", [100_000]),
+    ]
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
+@pytest.mark.parametrize("preset", ["laptop", "paper"])
+def test_what_an_experiment_would_train_is_a_sweep(experiment, preset):
+    sweep = read_table(experiment.name, tomllib.loads(sweep_table(experiment, preset)))
+    cells = sweep.cells()
+    here = [cell for cell in experiment.cells if cell.method in methods.METHODS]
+    tasks = len(sweep.blocks[0].tasks)
+    assert len(cells) == len(here) * tasks * len(sweep.blocks[0].seeds)
+    assert {cell.preset for cell in cells} == {preset}
+
+
+def test_an_item_trains_what_fits_this_machine_and_shows_it(tmp_path, run_cli, monkeypatch):
+    def short(experiment, preset):
+        return (
+            'tasks = ["bigfish-simple"]\npreset = "smoke"\nsettings = { threads = 1 }\n'
+            '[[block]]\nmethods = ["qrdqn", "ede"]\n'
+        )
+
+    ablation = items()["ablation"]
+    monkeypatch.setattr("ede.paper.find", lambda name: replace(ablation, table=partial(short, None)))
+    ran = run_cli("paper", "ablation", "--train", "--out", str(tmp_path))
+    assert ran.code == 0, ran.err
+    origins = {row["cell"]: row["origin"] for row in rows(tmp_path / "ablation.csv")}
+    assert {name for name, origin in origins.items() if origin == "measured here"} == {"QR-DQN", "EDE"}
+    again = run_cli("paper", "ablation", "--train", "--out", str(tmp_path))
+    assert "2 cells, 0 missing" in again.out
+
+
+def test_an_item_that_trains_nothing_says_so(tmp_path, run_cli):
+    ran = run_cli("paper", "procgen-meta", "--train", "--out", str(tmp_path))
+    assert ran.code == 2
+    assert "trains nothing" in ran.err
+
+
+def test_the_page_says_what_the_terminal_says(tmp_path, run_cli):
+    for seed in range(2):
+        write_run(tmp_path / "runs" / str(seed), "procgen/bigfish", "ede", seed)
+    ran = run_cli("paper", "procgen-test", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out"))
+    assert ran.code == 0, ran.err
+    page = (tmp_path / "out" / "page.html").read_text()
+    assert "IDAAC is above EDE in mean, median" in page
+    assert page.count("data:image/png;base64,") == 1
+    assert "On bigfish alone" in page
+    assert "ours 100,000" in page
+    origins = {row["method"]: row["origin"] for row in rows(tmp_path / "out" / "beside.csv")}
+    assert origins["ede"] == "measured here"
+    assert origins["EDE"] == "published"
+    beside = next(row for row in rows(tmp_path / "out" / "beside.csv") if row["method"] == "EDE")
+    assert beside["Mean"].startswith(f"{(22.1 - 1) / 39:.3f}")  # the printed 22.1 of bigfish, 1 to 40
+
+
+@pytest.mark.browser
+def test_the_page_of_an_item_fits_a_desk_and_a_telephone(tmp_path, run_cli):
+    run_cli("paper", "procgen-test", "--out", str(tmp_path))
+    for width in (1100, 390):
+        with opened(tmp_path / "page.html", width=width) as (page, complaints):
+            assert page.locator("figure img").bounding_box()["width"] > 250
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            assert complaints == []
 
 
 def test_a_cell_takes_the_runs_that_change_nothing_else(tmp_path):

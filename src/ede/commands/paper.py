@@ -25,6 +25,9 @@ class Paper:
     """`laptop` draws what can be had here; `paper` prints the published plan for a cluster."""
     runs: tuple[Path, ...] = ()
     """Run folders, or folders that hold them."""
+    train: bool = False
+    """First train what is missing of the preset's size, into `OUT/runs`: hours on a laptop. `ede sweep OUT/sweep.toml
+    --dry-run` says how many; the same line carries on."""
     seed: int = 0
     """Seed of bootstrap draws and simulations."""
     list: bool = False
@@ -34,8 +37,9 @@ class Paper:
 def main(arguments: list[str]) -> int:
     settings = parse(Paper, "paper", arguments)
 
+    from ede.commands.sweep import main as sweep
     from ede.paper import find, items
-    from ede.paper.item import Request
+    from ede.paper.item import SWEEP, Request
     from ede.paper.page import write_page
     from ede.paper.show import kept
 
@@ -48,11 +52,21 @@ def main(arguments: list[str]) -> int:
     if not settings.item:
         raise EdeError("Name a figure or table of the paper; `ede paper --list` shows them all.")
     out = settings.out or Path("paper") / settings.item
-    item, before = find(settings.item), _images(out)
-    with kept() as said:
-        item.draw(Request(out=out, preset=settings.preset, seed=settings.seed, runs=settings.runs))
-    drawn = [path for path, changed in _images(out).items() if before.get(path) != changed]
+    item, runs = find(settings.item), settings.runs
     out.mkdir(parents=True, exist_ok=True)
+    if item.table:
+        (out / SWEEP).write_text(item.table(settings.preset), encoding="utf-8")
+    if settings.train:
+        if not item.table:
+            raise EdeError(f"{item.name} trains nothing; leave out --train.")
+        code = sweep([str(out / SWEEP), "--out", str(out / "runs")])
+        if code:
+            return code
+        runs = (*runs, out / "runs")
+    before = _images(out)
+    with kept() as said:
+        item.draw(Request(out=out, preset=settings.preset, seed=settings.seed, runs=runs))
+    drawn = [path for path, changed in _images(out).items() if before.get(path) != changed]
     write_page(item, shlex.join(["ede", "paper", *arguments]), said, drawn, out)
     written = sorted(path.name for path in out.iterdir())
     print(f"In {out}: {', '.join(written)}")

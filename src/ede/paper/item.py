@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+SWEEP = "sweep.toml"
+"""The file beside an item's page that holds its table."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -30,3 +33,5 @@ class Item:
     """What it shows, for ``ede paper --list``."""
     draw: Callable[[Request], None]
     """Prints published beside ours with a verdict, and writes PDF, PNG and CSV into ``request.out``."""
+    table: Callable[[str], str] | None = None
+    """Preset → what it would train, as a table for ``ede sweep``; None where nothing is trained."""

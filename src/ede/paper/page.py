@@ -25,7 +25,7 @@ def write_page(item: Item, command: str, said: Sequence[Said], images: Sequence[
         tuple(
             Numbers("", table.title, tuple(table.columns), tuple(map(tuple, table.rows))) for table in tables
         ),
-        tuple(one for one in said if isinstance(one, str)),
+        tuple(one.replace("`", "") for one in said if isinstance(one, str)),
     )
     found = {image.stem: image.read_bytes() for image in images}
     page = out / "page.html"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ede.paper.item import Item, Request
+from ede.paper.show import MEASURED, PUBLISHED, say
 from ede.tabular import files
 from ede.tabular.figures import FIGURES, Figure
 from ede.tabular.study import Size, Study, cores, run
@@ -20,21 +21,29 @@ def draw_figure(drawn: Figure, request: Request) -> None:
         if study.rows:
             files.write(study, stage, f"{drawn.name}.csv", f"{drawn.name}-curves.csv")
     if study.rows:
+        say(_origin(request))
         report.scores(study)
     report.claims(study, drawn.name)
 
 
 def draw_theory(world: str, request: Request) -> None:
     """Appendix A's quantities of three explorers, over training and at its end."""
-    from ede.paper.show import say
     from ede.tabular import report
 
     with files.staged(request.out) as stage:
         found = report.explain(world, Size(seed=request.seed), cores(), stage)
+    say(_origin(request))
     report.quantities(world, found)
     say(
         "The paper argues that UCB's coverage is what makes its Q right where training seldom goes; it prints no "
         "numbers for this."
+    )
+
+
+def _origin(request: Request) -> str:
+    return (
+        f"{MEASURED[0].upper()}{MEASURED[1:]}: whatever is not called {PUBLISHED} or the paper's was "
+        f"computed by this command, seed {request.seed}, at the paper's own size."
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ede.paper.experiments import EXPERIMENTS, Cell, Claim, Experiment, Value
 from ede.paper.item import Item, Request
+from ede.paper.plan import print_plan, sweep_table
 from ede.paper.published import TABLE, crafter
 from ede.paper.show import MEASURED, NOT_YET, PUBLISHED, say, table, write_csv
 from ede.report import figures
@@ -21,8 +22,6 @@ from ede.report.parts import distinct, plain
 from ede.report.scores import NOT_TRAINING, Group, comparisons, learning_curve
 from ede.report.style import figure, save
 from ede.statistics import DECISIVE, Estimate, Floats, aggregate, difference, separation_chance
-
-NO_SUCH_METHOD = "not yet: no such method here"
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def draw(experiment: Experiment, request: Request) -> None:
     if experiment.note:
         say(f"Note: {experiment.note}")
     if request.preset == "paper":
-        _plan(experiment, request)
+        print_plan(experiment, request)
     runs = load(request.runs).runs if request.runs else ()
     experiment = widened(experiment, runs)
     found = groups(experiment, runs)
@@ -234,7 +233,10 @@ def _compare(
         table("Verdicts", ["the paper's claim", "tasks of", "here"], claims)
         write_csv(request.out / f"{experiment.name}-claims.csv", ["claim", "tasks", "verdict"], claims)
     if not request.runs:
-        say("Ours: not yet; give finished runs with --runs, or see what to run with --preset paper.")
+        say(
+            f"Ours: not yet. `ede paper {experiment.name} --train` trains what fits this machine (sweep.toml, hours; "
+            "`ede sweep` prices it), --runs takes runs that are there, --preset paper plans the published size."
+        )
     tones = {cell.label: index for index, cell in enumerate(experiment.cells)}
     for one in () if printed else found:
         if len(one.scores) < 2:
@@ -338,56 +340,7 @@ def _remark_on(found: Sequence[Group]) -> None:
         say("Settings that these runs change: " + "; ".join(sorted(variants)) + ".")
 
 
-def _plan(experiment: Experiment, request: Request) -> None:
-    """Every cell of the published size: what a cluster would run."""
-    from ede.methods import METHODS
-    from ede.presets import find_preset
-
-    rows: list[list[Value]] = []
-    for cell in experiment.cells:
-        if not cell.method:
-            continue
-        method = cell.paper_method or cell.method
-        settings = " ".join(f"{name}={value}" for name, value in {**cell.paper, **cell.settings}.items())
-        for task in experiment.tasks:
-            numbers = find_preset("paper", task).settings
-            updates: Value = (
-                (numbers.steps - numbers.learning_starts) // numbers.steps_per_update
-                if method in METHODS
-                else NO_SUCH_METHOD
-            )
-            rows += [
-                [cell.label, task, method, seed, numbers.steps, updates, settings]
-                for seed in range(experiment.seeds)
-            ]
-    columns = ["cell", "task", "method", "seed", "steps", "updates", "settings"]
-    write_csv(request.out / "plan.csv", columns, rows)
-    summary: dict[tuple[str, str, str], list[list[Value]]] = defaultdict(list)
-    for row in rows:
-        summary[str(row[0]), str(row[2]), str(row[6])].append(row)
-    lines: list[list[Value]] = []
-    for (label, method, settings), mine in summary.items():
-        updates = mine[0][5]
-        lines.append(
-            [
-                label, method, settings or "preset paper", len({row[1] for row in mine}), experiment.seeds,
-                len(mine), f"{mine[0][4]:,}", f"{updates:,}" if isinstance(updates, int) else updates,
-            ]
-        )  # fmt: skip
-    table(
-        f"{experiment.name}, the published size: {len(rows)} runs, "
-        f"{sum(int(row[4]) for row in rows):,} environment steps",
-        ["cell", "method", "settings", "tasks", "seeds", "runs", "steps a run", "updates a run"],
-        lines,
-    )
-    first = rows[0]
-    changes = "".join(f" --set {change}" for change in str(first[6]).split())
-    say(
-        f"Every run is a row of plan.csv; the first one is: ede train {first[1]} --method {first[2]} --preset paper "
-        f"--seed {first[3]}{changes}"
-    )
-
-
 ITEMS = tuple(
-    Item(experiment.name, experiment.sentence, partial(draw, experiment)) for experiment in EXPERIMENTS
+    Item(experiment.name, experiment.sentence, partial(draw, experiment), partial(sweep_table, experiment))
+    for experiment in EXPERIMENTS
 )
