@@ -34,6 +34,19 @@ _ALL = (
         ),
     ),
     Sweep(
+        "bigfish-precision",
+        "EDE on bigfish-simple with the encoder that has a bf16 path, in float32 and in bf16, ten seeds each.",
+        (
+            Block(
+                ("bigfish-simple",),
+                ("ede",),
+                tuple(range(10)),
+                settings={"encoder": "impala", "steps": 64_000},
+                grid={"precision": ("fp32", "bf16")},
+            ),
+        ),
+    ),
+    Sweep(
         "minigrid",
         "Three MiniGrid tasks whose layouts are drawn anew for every seed, 200 of them trained on; "
         "DoorKey is hard to explore.",
