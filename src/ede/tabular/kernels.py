@@ -43,6 +43,10 @@ ACTIONS = 4
 TRACE_DECAY = 0.9
 """λ of Sarsa(λ) (paper, Appendix C)."""
 
+_TABLED = 2**16
+_ROOT_LOG = np.array([1.0, 1.0, *(math.sqrt(math.log(time)) for time in range(2, _TABLED))])
+"""√log t of UCB's early steps. At t = 1 nothing is tried, and any bonus but √log 1 says so: 0 · ∞ is no number."""
+
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -197,19 +201,19 @@ def ucb_trial(
         state = rules.start
         for _ in range(rules.limit):
             time += 1
-            bonus = coefficient * math.sqrt(math.log(time))
-            for action in range(ACTIONS):
-                rarity = rarity_SA[state, action]
-                scored = q_SA[state, action] + bonus * rarity
-                score_1A[0, action] = rarity if rarity == math.inf else scored
+            bonus = coefficient * (_ROOT_LOG[time] if time < _TABLED else math.sqrt(math.log(time)))
+            left = q_SA[state, 0] + bonus * rarity_SA[state, 0]
+            right = q_SA[state, 1] + bonus * rarity_SA[state, 1]
+            up = q_SA[state, 2] + bonus * rarity_SA[state, 2]
+            down = q_SA[state, 3] + bonus * rarity_SA[state, 3]
             # best_action, but a single best one is found without a branch, since none here can be predicted.
-            left, right, up, down = score_1A[0, 0], score_1A[0, 1], score_1A[0, 2], score_1A[0, 3]
             sideways = left if left > right else right
             upright = up if up > down else down
             value = sideways if sideways > upright else upright
             if int(left == value) + int(right == value) + int(up == value) + int(down == value) == 1:
                 action = int(right == value) + 2 * int(up == value) + 3 * int(down == value)
             else:
+                score_1A[0, 0], score_1A[0, 1], score_1A[0, 2], score_1A[0, 3] = left, right, up, down
                 action = best_action(score_1A, 0, explore)
             count_SA[state, action] += 1
             rarity_SA[state, action] = 1.0 / math.sqrt(count_SA[state, action])
