@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
         return 0
     _print_abilities(worlds)
     if settings.task is not None:
-        _print_details(*worlds[0])
+        _print_details(*worlds[0], settings.task.partition("/")[2])
     return 0
 
 
@@ -144,7 +144,8 @@ def _print_abilities(worlds: list[tuple[Family, list[Played]]]) -> None:
                 say(each.problem)
 
 
-def _print_details(family: Family, played: list[Played]) -> None:
+def _print_details(family: Family, played: list[Played], task: str) -> None:
+    """``task`` is the name after the slash, or empty for the whole family."""
     from ede.paper.show import say
 
     module = import_module(family.module)
@@ -153,9 +154,11 @@ def _print_details(family: Family, played: list[Played]) -> None:
     if options:
         say(f"\nOptions: {', '.join(options)}.")
     say(" ".join((inspect.getdoc(module.make) or "").replace("``", "`").split()))
-    names = getattr(module, "GAMES", None)
-    if names:
-        say(f"\nNames: {', '.join(names)}.")
+    games = getattr(module, "GAMES", {})
+    if task in games:
+        say(f"\nModes of {task}: {', '.join(games[task].modes)}.")
+    elif games:
+        say(f"\nNames: {', '.join(games)}.")
     actions = next((each.spec.action_names for each in played if each.spec), ())
     if actions:
         say(f"\nActions: {', '.join(f'{number} {name}' for number, name in enumerate(actions))}.")

@@ -23,6 +23,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ede.contexts import Contexts
+from ede.envs import lane_memory
 from ede.envs.contract import Lanes, Observations, Step, WorldSpec, join_final
 from ede.envs.draws import Schedule
 from ede.envs.packing import pack, unpack
@@ -34,6 +35,8 @@ View = Callable[[npt.NDArray[Any]], Observations]
 
 EXTRA_PACKAGES = {"MiniGrid": "minigrid", "BabyAI": "minigrid"}
 """Id prefix → the package that registers it, which is also the name of our extra."""
+_BYTES_A_LANE, _BYTES_A_PROCESS = 4000, 10_000_000
+"""What the smallest environment takes, as measured; a larger one takes more than can be known beforehand."""
 MINIGRID_VIEWS = ("partial", "full", "rgb")
 _MINIGRID_CODES = (11, 6, 4)
 """Kinds of object, colours, and states (in the full view, the agent's four directions) that MiniGrid encodes."""
@@ -282,4 +285,5 @@ def make(
             )
     elif observation is not None:
         raise EdeError(f"gym/{name} shows one observation only; leave `observation` out.")
+    lane_memory.check(f"gym/{name}", lanes, _BYTES_A_PROCESS if asynchronous else _BYTES_A_LANE)
     return GymLanes(name, lanes, contexts, seed, asynchronous, observation, options)

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ede.contexts import LIMIT, Contexts
+from ede.envs import lane_memory
 from ede.envs.contract import Lanes, WorldSpec
 from ede.errors import EdeError
-from ede.memory import available_memory
 
 ACTION_NAMES = (
     *("left down", "left", "left up", "down", "nothing", "up", "right down", "right", "right up"),
@@ -204,7 +204,7 @@ def make(
         threads=default_threads(lanes) if threads is None else threads,
         looks=_looks(looks),
     )
-    _check_memory(setup, chosen)
+    lane_memory.check(setup.task, lanes, (game.kilobytes_a_lane + chosen.more_kilobytes_a_lane) * 1000)
     start: Callable[[Setup], Lanes] = import_module(chosen.module).start
     return start(setup)
 
@@ -245,7 +245,8 @@ def _looks(options: dict[str, Any]) -> Looks:
         )
     for option, value in options.items():
         if option not in known:
-            raise EdeError(f"Procgen has no option '{option}'; the options are {', '.join(known)}.")
+            every = ", ".join(["mode", "backend", "threads", *known])
+            raise EdeError(f"Procgen has no option '{option}'; the options are {every}.")
         if not isinstance(value, bool):
             raise EdeError(f"Procgen's option {option} is True or False; got {value!r}.")
     return Looks(**options)
@@ -255,16 +256,6 @@ def default_threads(lanes: int) -> int:
     """Few lanes are fastest without threads; many want one more than the cores, to bridge the hand-over
     (docs/procgen.md has the measurement)."""
     return 0 if lanes <= 4 else min(len(os.sched_getaffinity(0)) + 1, 8)
-
-
-def _check_memory(setup: Setup, backend: Backend) -> None:
-    bytes_a_lane = (setup.game.kilobytes_a_lane + backend.more_kilobytes_a_lane) * 1000
-    needed, available = setup.lanes * bytes_a_lane, available_memory()
-    if needed > available:
-        raise EdeError(
-            f"{setup.lanes} lanes of {setup.task} need about {needed / 2**30:.1f} GiB and "
-            f"{available / 2**30:.1f} GiB are free; ask for at most {available // bytes_a_lane} lanes."
-        )
 
 
 def checked_actions(action_K: npt.NDArray[np.integer[Any]], lanes: int) -> npt.NDArray[np.int32]:

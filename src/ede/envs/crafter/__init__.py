@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from ede.contexts import Contexts
+from ede.envs import lane_memory
 from ede.envs.contract import Lanes
 from ede.envs.crafter.score import ACHIEVEMENTS, score, success_rates
 from ede.errors import EdeError
-from ede.memory import available_memory
 
 __all__ = ["ACHIEVEMENTS", "OBSERVATIONS", "make", "score", "success_rates"]
 
@@ -36,7 +36,10 @@ def make(
     time_limit: int = TIME_LIMIT,
     **unknown: Any,
 ) -> Lanes:
-    """Make lanes of Crafter. A context seeds an episode's world and everything random in it."""
+    """Make lanes of Crafter. A context seeds an episode's world and everything random in it.
+
+    ``observation`` is ``rgb`` (64×64×3) or ``grey84`` (84×84×1, the paper's); ``time_limit`` cuts an episode.
+    """
     if name:
         raise EdeError(f"crafter takes no name: write 'crafter', not 'crafter/{name}'.")
     if unknown:
@@ -45,12 +48,7 @@ def make(
         raise EdeError(f"Crafter's observation is one of {', '.join(OBSERVATIONS)}; got '{observation}'.")
     if time_limit < 1:
         raise EdeError(f"Crafter's time_limit must be at least 1; got {time_limit}.")
-    available = available_memory()
-    if lanes * _BYTES_A_LANE > available:
-        raise EdeError(
-            f"{lanes} lanes of crafter need about {lanes * _BYTES_A_LANE / 2**30:.1f} GiB and "
-            f"{available / 2**30:.1f} GiB are free; ask for at most {available // _BYTES_A_LANE} lanes."
-        )
+    lane_memory.check("crafter", lanes, _BYTES_A_LANE)
     from ede.envs.crafter.lanes import CrafterLanes
 
     return CrafterLanes(
