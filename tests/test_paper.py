@@ -146,7 +146,7 @@ def test_every_claim_is_about_cells_of_its_experiment(experiment):
 
 def test_claims_are_judged_by_the_runs_at_hand(tmp_path, run_cli):
     for method, level in (("ede", 9.0), ("qrdqn_ucb", 6.0), ("qrdqn", 3.0)):
-        for seed in range(4):
+        for seed in range(5):
             write_run(tmp_path / "runs" / f"{method}-{seed}", "bigfish-simple", method, seed, level=level)
     ran = run_cli("paper", "ablation", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out"))
     assert ran.code == 0

@@ -1,7 +1,7 @@
 """Aggregates by pencil, against rliable's stored answers, and against naive twins."""
 
 import json
-from itertools import permutations
+from itertools import combinations, permutations
 from pathlib import Path
 
 import numpy as np
@@ -172,3 +172,27 @@ def test_few_runs_cannot_decide_whatever_they_are():
     assert one_task > statistics.DECISIVE
     assert statistics.separation_chance(two, three) == pytest.approx(1 / 10**2)
     assert statistics.separation_chance(five, five) == pytest.approx(1 / 252**2)
+
+
+def test_dealing_runs_anew_counts_what_every_deal_would_give():
+    x, y = {"a": [0.9, 0.7], "b": [0.2, 0.6, 0.5]}, {"a": [0.8, 0.1], "b": [0.3]}
+    found = statistics.difference(x, y, np.random.default_rng(0), metric="mean").value
+    deals = [
+        [
+            np.mean([pool[i] for i in mine]) - np.mean([pool[i] for i in range(4) if i not in mine])
+            for mine in combinations(range(4), len(x[task]))
+        ]
+        for task, pool in ((task, [*x[task], *y[task]]) for task in x)
+    ]
+    twin = np.mean([(one + other) / 2 >= found - 1e-12 for one in deals[0] for other in deals[1]])
+    chance = statistics.shuffle_chance(x, y, np.random.default_rng(0), "mean", resamples=20_000)
+    assert chance == pytest.approx(twin, abs=0.015)
+    backwards = statistics.shuffle_chance(y, x, np.random.default_rng(0), "mean", resamples=20_000)
+    assert backwards == pytest.approx(twin, abs=0.015)
+
+
+def test_three_runs_a_task_need_more_than_an_interval_that_leaves_zero_out():
+    upper, lower = {"a": [2.7, 4.3, 4.1], "b": [4.7, 4.8, 4.7]}, {"a": [2.8, 3.2, 1.1], "b": [4.8, 4.1, 3.5]}
+    apart = statistics.difference(upper, lower, np.random.default_rng(0), metric="mean")
+    assert apart.low > 0
+    assert statistics.shuffle_chance(upper, lower, np.random.default_rng(0), "mean") > statistics.DECISIVE

@@ -21,7 +21,15 @@ from ede.report.load import Run, load
 from ede.report.parts import distinct, plain
 from ede.report.scores import NOT_TRAINING, Group, comparisons, learning_curve
 from ede.report.style import figure, save
-from ede.statistics import DECISIVE, Estimate, Floats, aggregate, difference, separation_chance
+from ede.statistics import (
+    DECISIVE,
+    Estimate,
+    Floats,
+    aggregate,
+    difference,
+    separation_chance,
+    shuffle_chance,
+)
 
 
 @dataclass(frozen=True)
@@ -170,9 +178,10 @@ def _steps(found: Sequence[Group], tasks: Sequence[str]) -> str:
 
 
 def verdict(claim: Claim, found: Measured, generator: np.random.Generator) -> str:
-    """What the runs at hand say of a claim, by the 95 % interval of the difference.
+    """What the runs at hand say of a claim, by the 95 % interval of the difference and a permutation test.
 
-    Where even complete separation would be chance too often, the interval of so few runs decides nothing.
+    The bootstrap of few runs is too sure of itself. Where even complete separation would be chance too often, nothing
+    is decided.
     """
     if claim.upper not in found.scores or claim.lower not in found.scores:
         return NOT_YET
@@ -182,9 +191,10 @@ def verdict(claim: Claim, found: Measured, generator: np.random.Generator) -> st
         return f"too few runs to decide here (difference {apart})"
     if claim.alike:
         return f"{'no difference shown' if apart.low <= 0 <= apart.high else 'they differ'} here ({apart})"
-    if apart.low > 0:
-        return f"holds here (difference {apart})"
-    return f"{'the contrary' if apart.high < 0 else 'not decided'} here (difference {apart})"
+    chance = shuffle_chance(upper, lower, generator, found.metric)
+    if apart.low <= 0 <= apart.high or chance > DECISIVE:
+        return f"not decided here (difference {apart}; chance gives as much in {chance:.1%} of cases)"
+    return f"{'holds' if apart.low > 0 else 'the contrary'} here (difference {apart})"
 
 
 def _compare(
