@@ -23,7 +23,8 @@ from ede.evaluate import Protocol
 from ede.methods import METHODS
 from ede.plan import world_options
 from ede.train import resume
-from ede.trainer import Trainer
+from ede.trainer import Stopped, Trainer
+from runs_alike import story
 
 LEAST = {"threads": 1, "final_episodes": 1}
 QUICK = ("--preset", "smoke", "--set", "threads=1")
@@ -162,6 +163,10 @@ def test_every_method_trains(method: str, tmp_path: Path) -> None:
         (["bigfish-simple", "--set", "world_options=foo=1"], "bigfish-simple has no option 'foo'"),
         (["bigfish-simple", "--set", "train_contexts=5..2"], "0 <= start < stop"),
         (["bigfish-simple", "--set", "replay_size=1000000000000"], "set a smaller replay_size"),
+        (
+            ["bigfish-simple", "--set", "replay_place=cloud"],
+            "There is no replay_place 'cloud'; choose device, memory",
+        ),
         (["bigfish-simple", "--log", "sheets"], "There is no log 'sheets'"),
         (["bigfish-simple", "--out", "/proc/run"], "Cannot write to /proc/run"),
         (["bigfish-simple", "--out", "taken"], "taken is not empty"),
@@ -263,6 +268,40 @@ def test_the_same_from_python(tmp_path: Path) -> None:
         np.testing.assert_array_equal(actions, values.q.argmax(-1))
         np.testing.assert_array_equal(policy.act(obs[2]), actions[2:3])
         lanes.step(actions)
+
+
+def test_a_policy_refuses_what_it_cannot_read(tmp_path: Path) -> None:
+    ede.train(
+        "bigfish-simple",
+        preset="smoke",
+        steps=320,
+        out=tmp_path / "run",
+        settings=LEAST | {"frame_stack": 2},
+        display=Display(),
+    )
+    policy = ede.load(tmp_path / "run")
+    assert policy.act(np.zeros((4, 10, 10, 6), np.uint8)).shape == (4,)
+    with pytest.raises(ede.EdeError, match=r"shape \(10, 10, 6\) \(2 frames joined .* got \(4, 10, 10, 3\)"):
+        policy.act(np.zeros((4, 10, 10, 3), np.uint8))
+    with pytest.raises(ede.EdeError, match=r"images of type uint8, 0 to 255; got torch\.float32"):
+        policy.values(np.zeros((10, 10, 6), np.float32))
+
+
+def test_a_replay_in_a_file_tells_the_same_story(tmp_path: Path) -> None:
+    """Stopped, resumed and finished; the file is gone at the end."""
+    runs = {place: tmp_path / place for place in ("device", "memory", "file")}
+    for place, path in runs.items():
+        settings = LEAST | {"replay_place": place}
+        with pytest.raises(Stopped):
+            ede.train(
+                "bigfish-simple", preset="smoke", out=path, settings=settings, display=Interrupting(at=720)
+            )
+        assert (path / "replay.frames").exists() == (place == "file")
+        resume(path, display=Display())
+        assert not (path / "replay.frames").exists()
+    device, *others = map(story, runs.values())
+    for other in others:
+        assert {**other, "config": None, "facts": None} == {**device, "config": None, "facts": None}
 
 
 def test_what_loads_is_what_was_trained(tmp_path: Path) -> None:

@@ -151,7 +151,8 @@ def plan_table(folder: RunFolder, trainer: Trainer) -> Table:
         "updates": f"{updates:,} of {trainer.method.ensemble.members} × {settings.batch_size} transitions"
         if updates
         else f"none: learning_starts is {settings.learning_starts:,}; choose more steps or a smaller one",
-        "memory": f"{readable_bytes(trainer.replay.nbytes)} of replay for {settings.replay_size:,} transitions",
+        "memory": f"{readable_bytes(trainer.replay.nbytes)} of replay for {settings.replay_size:,} transitions"
+        + (" in a file" if settings.replay_place == "file" else ""),
         "device": f"{settings.device}, {settings.precision}",
         "time": f"about {clock(estimated_seconds(trainer, updates))} for what is left",
         "folder": str(folder.path),

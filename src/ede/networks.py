@@ -241,6 +241,7 @@ class Network(nn.Module):
         self, encoder: str, obs_shape: tuple[int, ...], shape: HeadShape, task_ids: int, init: Generator
     ) -> None:
         super().__init__()
+        self.obs_shape = obs_shape
         # The modules of torch.nn draw from the global generator: lend it our stream and give it back.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31 - 1, (), generator=init)))

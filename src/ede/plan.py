@@ -61,7 +61,7 @@ def resolve(
         resolved = precision.resolve(settings.precision, network.to(settings.device), shape)
     settings = replace(settings, precision=resolved)
     needed = replay_bytes(**replay_shape(settings, built, spec.obs_shape, spec.obs_dtype))
-    _refuse_too_much_memory(needed, settings.device)
+    _refuse_too_much_memory(needed, settings)
     return {
         "task": task,
         "method": method,
@@ -129,9 +129,13 @@ def _device(name: str) -> str:
     return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
 
 
-def _refuse_too_much_memory(needed: int, device: str) -> None:
+def _refuse_too_much_memory(needed: int, settings: Settings) -> None:
+    if settings.replay_place == "file":  # asks the disk when it makes the file
+        return
+    device = settings.device if settings.replay_place == "device" else "cpu"
     free = available_on(torch.device(device))
     if needed > free:
         raise EdeError(
-            f"The replay needs {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free; set a smaller replay_size."
+            f"The replay needs {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free on the {device}; "
+            "set a smaller replay_size, or another replay_place (device, memory, file)."
         )

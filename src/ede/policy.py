@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 
 from ede.compute import PLAIN, Compute
 from ede.envs import Observations
+from ede.errors import EdeError
 from ede.methods import Method
 from ede.networks import Network
 from ede.presets import Settings
@@ -40,9 +41,7 @@ class Policy:
         Noisy layers are silent unless a generator for their noise is given.
         """
         device = next(self.network.parameters()).device
-        images = torch.as_tensor(obs)
-        if images.ndim in (1, 3):
-            images = images[None]
+        images = self._batch(torch.as_tensor(obs))
         contexts = torch.as_tensor(
             np.full(len(images), -1) if context is None else context, dtype=torch.int64, device=device
         )
@@ -51,6 +50,19 @@ class Policy:
         # The heads in full precision: their disagreement is small beside their outputs.
         raw_MBAN = self.network.heads(features, noise)
         return self.method.head.returns(raw_MBAN.float().cpu(), self.method.ensemble.unbiased)
+
+    def _batch(self, obs: Tensor) -> Tensor:
+        """One observation becomes a batch of one; what the network cannot read is refused."""
+        shape, stack = self.network.obs_shape, self.settings.frame_stack
+        batch = obs[None] if obs.shape == shape else obs
+        if batch.shape[1:] != shape:
+            stacked = f" ({stack} frames joined along the last axis, oldest first)" if stack > 1 else ""
+            raise EdeError(
+                f"This policy reads observations of shape {shape}{stacked}, one or a batch; got {tuple(obs.shape)}."
+            )
+        if len(shape) == 3 and obs.dtype != torch.uint8:
+            raise EdeError(f"This policy reads images of type uint8, 0 to 255; got {obs.dtype}.")
+        return batch
 
     def act(
         self, obs: Observations | Tensor, context: npt.NDArray[Any] | None = None

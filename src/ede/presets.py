@@ -14,6 +14,8 @@ from typing import Any, get_type_hints
 
 from ede.errors import EdeError
 
+REPLAY_PLACES = ("device", "memory", "file")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -46,6 +48,8 @@ class Settings:
     """Transitions a member and update."""
     replay_size: int = 1_000_000
     """Transitions kept."""
+    replay_place: str = "device"
+    """Where their frames are kept: device (where the learner is), memory, or file (in the run folder)."""
     learning_starts: int = 128_000
     """Steps taken uniformly at random before the first update."""
     steps_per_update: int = 64
@@ -132,6 +136,10 @@ class Settings:
             for name in names.split():
                 if not low <= getattr(self, name) <= high:  # also where it is not a number
                     raise EdeError(f"{name} must be {words}; got {getattr(self, name)}.")
+        if self.replay_place not in REPLAY_PLACES:
+            raise EdeError(
+                f"There is no replay_place '{self.replay_place}'; choose {', '.join(REPLAY_PLACES)}."
+            )
         if self.v_min >= self.v_max:
             raise EdeError(f"v_min must be below v_max; got {self.v_min} and {self.v_max}.")
 

@@ -162,6 +162,11 @@ class RunFolder:
         return CheckpointFolder(self.path / "checkpoints")
 
     @property
+    def replay_file(self) -> Path:
+        """Frames of a running replay that is not kept in memory; checkpoints do not need it."""
+        return self.path / "replay.frames"
+
+    @property
     def done(self) -> bool:
         return (self.path / "DONE").exists()
 
@@ -217,6 +222,7 @@ class RunFolder:
         temporary = self.path / ".DONE"
         temporary.write_text(json.dumps(facts) + "\n")
         temporary.rename(self.path / "DONE")
+        self.replay_file.unlink(missing_ok=True)
 
     def policy(self, warn: Callable[[str], None] | None = None) -> Policy:
         """The agent of the newest good checkpoint."""

@@ -110,6 +110,8 @@ class Trainer:
             gamma=settings.gamma,
             bootstrap_on_timeout=settings.bootstrap_on_timeout,
             device=settings.device,
+            frames_on="cpu" if settings.replay_place == "memory" else None,
+            path=folder.replay_file if settings.replay_place == "file" else None,
         )
         self.replay_generator = numpy_generator(self.seed, "replay")
         self.scaler = RewardScaler(settings.lanes, settings.gamma, clip=settings.reward_clip or np.inf)

@@ -78,6 +78,8 @@ def until_stopped(work: Callable[[], object]) -> int:
         print(stopped)
         return 128 + stopped.number
     except KeyboardInterrupt:
-        print("Stopped at once; where a run folder was begun, `ede resume` carries on from its last checkpoint.")
+        print(
+            "Stopped at once; where a run folder was begun, `ede resume` carries on from its last checkpoint."
+        )
         raise
     return 0

@@ -76,16 +76,23 @@ def spans(start_K: Ints, stop_K: Ints) -> tuple[Ints, Ints]:
 
 
 class Frames:
-    """The frames of all rows, on a device, in memory or in a file.
+    """The frames of all rows, on a device, in memory or in a file; read to the device that learns.
 
     On the CPU NumPy copies them in one thread: PyTorch's threads bring little to a copy, and on a busy machine each
     call waited for the slowest of them.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: str, device: torch.device, path: Path | None) -> None:
-        self._device = device
-        self._tensor = _allocate(shape, dtype, device, path)
-        self._array = self._tensor.numpy() if device.type == "cpu" else None
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: str,
+        kept_on: torch.device,
+        path: Path | None,
+        read_to: torch.device,
+    ) -> None:
+        self._kept_on, self._read_to = kept_on, read_to
+        self._tensor = _allocate(shape, dtype, kept_on, path)
+        self._array = self._tensor.numpy() if self._tensor.device.type == "cpu" else None
         self.nbytes: int = self._tensor.nbytes
 
     def write(self, slot_L: Ints, frames_L: npt.NDArray[Any]) -> None:
@@ -95,16 +102,16 @@ class Frames:
         if self._array is not None:
             self._array[slot_L] = frames_L
         else:
-            frames = torch.from_numpy(np.ascontiguousarray(frames_L)).to(self._device)
-            self._tensor.index_copy_(0, torch.from_numpy(slot_L).to(self._device), frames)
+            frames = torch.from_numpy(np.ascontiguousarray(frames_L)).to(self._kept_on)
+            self._tensor.index_copy_(0, torch.from_numpy(slot_L).to(self._kept_on), frames)
 
     def read(self, slot_L: Ints) -> Tensor:
-        """Copies, on the device."""
+        """Copies, on the device that learns."""
         if self._array is not None:
             frames = torch.empty((len(slot_L), *self._tensor.shape[1:]), dtype=self._tensor.dtype)
             self._array.take(slot_L, axis=0, out=frames.numpy(), mode="clip")  # "raise" would copy twice
-            return frames
-        return self._tensor.index_select(0, torch.from_numpy(slot_L).to(self._device))
+            return frames.to(self._read_to)
+        return self._tensor.index_select(0, torch.from_numpy(slot_L).to(self._kept_on)).to(self._read_to)
 
 
 def _allocate(shape: tuple[int, ...], dtype: str, device: torch.device, path: Path | None) -> Tensor:

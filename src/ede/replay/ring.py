@@ -79,9 +79,13 @@ class Replay:
         members: int = 1,
         priority: Priority | None = None,
         device: str | torch.device = "cpu",
+        frames_on: str | torch.device | None = None,
         path: Path | None = None,
     ) -> None:
-        """``path`` names a file that holds the frames instead of memory; what it held before is lost."""
+        """Batches are made on ``device``; frames are kept there, or on another device, or in the file ``path``.
+
+        What the file held before is lost.
+        """
         assert n_step >= 1, n_step
         assert 1 <= stack <= 256, stack
         self.lanes, self.n_step, self.gamma, self.stack = lanes, n_step, gamma, stack
@@ -91,7 +95,8 @@ class Replay:
         self.stacked_shape = (*obs_shape[:-1], obs_shape[-1] * stack)
         self.rows_per_lane = rows_per_lane(capacity, lanes, n_step, stack)
         rows = lanes * self.rows_per_lane
-        self._frames = Frames((rows, *obs_shape), obs_dtype, self.device, path)
+        kept_on = torch.device(frames_on or self.device)
+        self._frames = Frames((rows, *obs_shape), obs_dtype, kept_on, path, read_to=self.device)
         self._columns: Rows = {name: np.full(rows, 0, dtype) for name, dtype in COLUMNS.items()}
         self._columns["kind"].fill(GAP)
         if mask_probability is not None:
