@@ -267,9 +267,11 @@ def _finish(drawing: Any, grid: Sequence[Any], labels: set[str], tones: Tones, c
     for axes in grid:
         by_label.update(dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True)))
     ordered = [label for label in tones if label in labels and label in by_label]
+    # At 7 points an inch holds about 17 letters, and an entry takes 6 beside its label.
+    fit = int(17 * drawing.get_figwidth()) // (max(map(len, ordered), default=0) + 6)
     drawing.legend(
         [by_label[label] for label in ordered],
         ordered,
         loc="outside upper center",
-        ncols=min(len(ordered), columns),
+        ncols=max(1, min(len(ordered), columns, fit)),
     )
