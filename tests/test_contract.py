@@ -254,3 +254,26 @@ def test_a_state_that_does_not_fit_is_refused(task: str) -> None:
 def test_looking_before_the_first_reset_is_told_in_a_sentence(task: str) -> None:
     with make_env(task, **WORLDS[task]) as lanes, pytest.raises(EdeError, match="reset"):
         lanes.obs
+
+
+@pytest.mark.parametrize("task", WORLDS)
+def test_actions_that_a_world_has_not_are_told_in_a_sentence(task: str) -> None:
+    with make_env(task, lanes=2, **WORLDS[task]) as lanes:
+        lanes.reset()
+        for wrong in (np.zeros(3, int), np.zeros(2)):
+            with pytest.raises(EdeError, match="needs one whole number a lane as actions, 2 of them"):
+                lanes.step(wrong)
+        for wrong in (np.array([0, lanes.spec.num_actions]), np.array([-1, 0])):
+            with pytest.raises(EdeError, match=f"lie in 0..{lanes.spec.num_actions - 1}"):
+                lanes.step(wrong)
+
+
+@pytest.mark.parametrize("task", WORLDS)
+def test_more_lanes_than_fit_are_refused_before_one_is_made(task: str) -> None:
+    with pytest.raises(EdeError, match=f"lanes of {task} need about .* GiB are free; ask for at most"):
+        make_env(task, lanes=10**11, **WORLDS[task])
+
+
+def test_an_option_that_a_world_has_not_is_told_in_a_sentence() -> None:
+    with pytest.raises(EdeError, match="no option 'mode'; it has starts"):
+        make_env("bigfish-simple", mode="easy")

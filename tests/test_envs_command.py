@@ -27,6 +27,12 @@ def test_one_task_shows_its_spec_options_and_actions(run_cli: RunCli) -> None:
         assert word in ran.out
 
 
+@pytest.mark.slow
+def test_a_game_shows_its_own_modes_and_a_family_its_names(run_cli: RunCli) -> None:
+    assert "Modes of leaper: easy, hard, extreme, exploration." in run_cli("envs", "procgen/leaper").out
+    assert "Names: bigfish, bossfight" in run_cli("envs", "procgen").out
+
+
 def test_json_holds_the_spec_of_the_lanes(run_cli: RunCli) -> None:
     (world,) = json.loads(run_cli("envs", "gym/CartPole-v1", "--json").out)
     assert world["world"] == "gym"

@@ -317,7 +317,7 @@ def test_a_wrong_state_is_refused(make: Make) -> None:
         ({"task": "procgen/bigfisch"}, "no Procgen game 'bigfisch'.*bigfish, bossfight"),
         ({"mode": "extreme"}, "bigfish has no mode 'extreme'; its modes are easy, hard"),
         ({"backend": "gym3"}, "backends are procgen-mirror, envpool"),
-        ({"colour": True}, "no option 'colour'; the options are center_agent"),
+        ({"colour": True}, "no option 'colour'; the options are mode, backend, threads, center_agent"),
         ({"center_agent": "no"}, "True or False"),
         ({"use_sequential_levels": True}, "use lanes.choose|lanes.choose"),
         ({"lanes": 10**6}, "GiB are free; ask for at most"),

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ede.contexts import LIMIT, Contexts
 from ede.envs import lane_memory
-from ede.envs.contract import Lanes, Observations, Step, WorldSpec, join_final
+from ede.envs.contract import Lanes, Observations, Step, WorldSpec, checked_actions, join_final
 from ede.envs.draws import Schedule, words
 from ede.envs.packing import pack, unpack
 from ede.errors import EdeError
@@ -226,12 +226,11 @@ class Bigfish(Lanes):
 
     def step(self, actions: npt.NDArray[np.integer[Any]]) -> Step:
         self._check_begun()
-        assert actions.shape == (self.lanes,), f"one action a lane, not {actions.shape}"
-        assert actions.min() >= 0, "actions are 0 to 4"
+        action_K = checked_actions(actions, self.lanes, self.spec)
         state = self._state
         agent_K2 = state.agent_K2
-        agent_K2[:, 0] += _ROW_CHANGE[actions]
-        agent_K2[:, 1] += _COLUMN_CHANGE[actions]
+        agent_K2[:, 0] += _ROW_CHANGE[action_K]
+        agent_K2[:, 1] += _COLUMN_CHANGE[action_K]
         np.clip(agent_K2, 0, SIZE - 1, out=agent_K2)
         # The agent moves, then the fish; it meets a fish that is in its cell before or after the fish's move.
         before_KF = state.half_KF >> 1

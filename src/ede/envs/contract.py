@@ -127,6 +127,21 @@ class Lanes(ABC):
         self.close()
 
 
+def checked_actions(
+    actions: npt.NDArray[np.integer[Any]], lanes: int, spec: WorldSpec
+) -> npt.NDArray[np.integer[Any]]:
+    """The actions, none of which a backend may read as something else: to Procgen, −1 ends the episode."""
+    action_K = np.asarray(actions)
+    if action_K.shape != (lanes,) or not np.issubdtype(action_K.dtype, np.integer):
+        raise EdeError(
+            f"{spec.task} needs one whole number a lane as actions, {lanes} of them; "
+            f"got {action_K.dtype} of shape {action_K.shape}."
+        )
+    if action_K.min() < 0 or action_K.max() >= spec.num_actions:
+        raise EdeError(f"The actions of {spec.task} lie in 0..{spec.num_actions - 1}.")
+    return action_K
+
+
 def join_final(obs_K: Observations, ended: npt.NDArray[np.int64]) -> Observations:
     """Copies of the rows of the ended lanes: the usual way to fill ``Step.final_obs``."""
     return obs_K[ended].copy()

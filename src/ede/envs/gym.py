@@ -24,7 +24,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from ede.contexts import Contexts
 from ede.envs import lane_memory
-from ede.envs.contract import Lanes, Observations, Step, WorldSpec, join_final
+from ede.envs.contract import Lanes, Observations, Step, WorldSpec, checked_actions, join_final
 from ede.envs.draws import Schedule
 from ede.envs.packing import pack, unpack
 from ede.errors import EdeError
@@ -202,9 +202,9 @@ class GymLanes(Lanes):
     def step(self, actions: npt.NDArray[np.integer[Any]]) -> Step:
         if self._obs is None:
             raise self._not_begun()
-        assert actions.shape == (self.lanes,), f"one action a lane, not {actions.shape}"
-        self._remember(actions)
-        raw_K, reward_K, terminated_K, truncated_K, _ = self._envs.step(actions + self._first_action)
+        action_K = checked_actions(actions, self.lanes, self.spec)
+        self._remember(action_K)
+        raw_K, reward_K, terminated_K, truncated_K, _ = self._envs.step(action_K + self._first_action)
         obs = self._view(raw_K)
         context_K = self._context_K.copy()
         truncated_K = truncated_K & ~terminated_K

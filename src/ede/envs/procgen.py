@@ -258,19 +258,6 @@ def default_threads(lanes: int) -> int:
     return 0 if lanes <= 4 else min(len(os.sched_getaffinity(0)) + 1, 8)
 
 
-def checked_actions(action_K: npt.NDArray[np.integer[Any]], lanes: int) -> npt.NDArray[np.int32]:
-    """The actions as the games read them. Others must not pass: to the games −1 means "end this episode"."""
-    action_K = np.asarray(action_K)
-    if action_K.shape != (lanes,) or not np.issubdtype(action_K.dtype, np.integer):
-        raise EdeError(
-            f"One whole number a lane is needed: {lanes} of them; "
-            f"got {action_K.dtype} of shape {action_K.shape}."
-        )
-    if action_K.min() < 0 or action_K.max() >= len(ACTION_NAMES):
-        raise EdeError(f"Procgen's actions lie in 0..{len(ACTION_NAMES) - 1}.")
-    return action_K.astype(np.int32)
-
-
 def split_ends(
     done_K: npt.NDArray[np.bool_], length_K: npt.NDArray[np.integer[Any]], time_limit: int
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ede.envs.contract import Lanes, Observations, Step, join_final
-from ede.envs.procgen import Setup, checked_actions, split_ends
+from ede.envs.contract import Lanes, Observations, Step, checked_actions, join_final
+from ede.envs.procgen import Setup, split_ends
 from ede.errors import EdeError
 
 
@@ -58,7 +58,7 @@ class EnvpoolLanes(Lanes):
     def step(self, actions: npt.NDArray[np.integer[Any]]) -> Step:
         pool = self._open_pool()
         frame_KHWC, reward_K, terminated_K, truncated_K, info = pool.step(
-            checked_actions(actions, self.lanes)
+            checked_actions(actions, self.lanes, self.spec).astype(np.int32)
         )
         self._is_fresh = False
         context_K = info["level_seed"].astype(np.int64)

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ede.contexts import LIMIT
-from ede.envs.contract import Lanes, Observations, Step
+from ede.envs.contract import Lanes, Observations, Step, checked_actions
 from ede.envs.packing import Arrays, pack, unpack
-from ede.envs.procgen import Setup, checked_actions, split_ends
+from ede.envs.procgen import Setup, split_ends
 from ede.errors import EdeError
 
 END_EPISODE = -1
@@ -69,7 +69,7 @@ class MirrorLanes(Lanes):
 
     def step(self, actions: npt.NDArray[np.integer[Any]]) -> Step:
         self._check_open()
-        action_K = checked_actions(actions, self.lanes)
+        action_K = checked_actions(actions, self.lanes, self.spec).astype(np.int32)
         np.copyto(self._acted_on_KHWC, self._frame_KHWC)
         self._games.act(action_K)
         reward_K, _, first_K = self._games.observe()

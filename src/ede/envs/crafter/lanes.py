@@ -10,7 +10,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from ede.contexts import LIMIT, Contexts
-from ede.envs.contract import Lanes, Observations, Step, WorldSpec
+from ede.envs.contract import Lanes, Observations, Step, WorldSpec, checked_actions
 from ede.envs.crafter.game import Game
 from ede.envs.crafter.package import ACTION_NAMES, VERSION
 from ede.envs.crafter.paint import FRAME
@@ -80,7 +80,7 @@ class CrafterLanes(Lanes):
 
     def step(self, actions: npt.NDArray[np.integer[Any]]) -> Step:
         self._check_begun()
-        action_K = self._checked(actions)
+        action_K = checked_actions(actions, self.lanes, self.spec)
         outcomes = [
             game.advance(action, frame)
             for game, action, frame in zip(self._games, action_K.tolist(), self._frame_K, strict=True)
@@ -161,14 +161,6 @@ class CrafterLanes(Lanes):
 
     def _observe(self, frame_K: Frames) -> Frames:
         return grey84(frame_K) if self.spec.obs_shape == GREY else frame_K.copy()
-
-    def _checked(self, actions: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]:
-        action_K = np.asarray(actions)
-        if action_K.shape != (self.lanes,) or not np.issubdtype(action_K.dtype, np.integer):
-            raise EdeError(f"Crafter needs one whole number a lane, {self.lanes} of them, as actions.")
-        if action_K.min() < 0 or action_K.max() >= len(ACTION_NAMES):
-            raise EdeError(f"Crafter's actions lie in 0..{len(ACTION_NAMES) - 1}.")
-        return action_K
 
     def _check_begun(self) -> None:
         if not self._begun:
