@@ -111,7 +111,7 @@ def test_a_paper_item_draws_a_finished_study_and_judges_its_claims(run_cli: RunC
     assert "best c = 50: -4.75" in ran.out
     assert "differs" in ran.out
     assert {path.name for path in (tmp_path / "item").iterdir()} == {
-        *("tabular-ucb.pdf", "tabular-ucb.png", "tabular-ucb.csv", "tabular-ucb-curves.csv"),
+        *("tabular-ucb.pdf", "tabular-ucb.png", "tabular-ucb.csv", "tabular-ucb-curves.csv", "page.html"),
     }
     assert len(lines(tmp_path / "item" / "tabular-ucb.csv")) == 30
 
@@ -121,6 +121,7 @@ def test_the_worlds_need_no_run(run_cli: RunCli, tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "item").iterdir()} == {
         "tabular-worlds.pdf",
         "tabular-worlds.png",
+        "page.html",
     }
 
 

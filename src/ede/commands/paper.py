@@ -53,12 +53,10 @@ def main(arguments: list[str]) -> int:
         raise EdeError("Name a figure or table of the paper; `ede paper --list` shows them all.")
     out = settings.out or Path("paper") / settings.item
     item, runs = find(settings.item), settings.runs
-    out.mkdir(parents=True, exist_ok=True)
-    if item.table:
-        (out / SWEEP).write_text(item.table(settings.preset), encoding="utf-8")
     if settings.train:
         if not item.table:
             raise EdeError(f"{item.name} trains nothing; leave out --train.")
+        _write_table(out, item.table(settings.preset))
         code = sweep([str(out / SWEEP), "--out", str(out / "runs")])
         if code:
             return code
@@ -67,10 +65,19 @@ def main(arguments: list[str]) -> int:
     with kept() as said:
         item.draw(Request(out=out, preset=settings.preset, seed=settings.seed, runs=runs))
     drawn = [path for path, changed in _images(out).items() if before.get(path) != changed]
+    if item.table:
+        _write_table(out, item.table(settings.preset))
     write_page(item, shlex.join(["ede", "paper", *arguments]), said, drawn, out)
     written = sorted(path.name for path in out.iterdir())
     print(f"In {out}: {', '.join(written)}")
     return 0
+
+
+def _write_table(out: Path, table: str) -> None:
+    from ede.paper.item import SWEEP
+
+    out.mkdir(parents=True, exist_ok=True)
+    (out / SWEEP).write_text(table, encoding="utf-8")
 
 
 def _images(out: Path) -> dict[Path, int]:
