@@ -123,13 +123,13 @@ def stop_half_way(out: Path) -> None:
 
 
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
-    fresh, old = tmp_path / "fresh", tmp_path / "old"
+    fresh, old = tmp_path / "new" / "fresh", tmp_path / "old"
     old.mkdir()
     (old / "tabular.csv").write_text("old")
     for out in (fresh, old):
         with pytest.raises(KeyboardInterrupt):
             stop_half_way(out)
-    assert not fresh.exists()
+    assert not fresh.parent.exists()
     assert [path.name for path in old.iterdir()] == ["tabular.csv"]
     assert (old / "tabular.csv").read_text() == "old"
 

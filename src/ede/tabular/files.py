@@ -55,7 +55,7 @@ def staged(out: Path) -> Iterator[Path]:
     A sealed study replaces an earlier one: files that only the earlier one wrote are removed, so that all
     that is there belongs together.
     """
-    existed = out.exists()
+    made = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
         out.mkdir(parents=True, exist_ok=True)
         stage = Path(tempfile.mkdtemp(prefix=".tabular-", dir=out))
@@ -76,9 +76,10 @@ def staged(out: Path) -> Iterator[Path]:
         done = True
     finally:
         shutil.rmtree(stage, ignore_errors=True)
-        if not done and not existed:
+        if not done:
             with suppress(OSError):
-                out.rmdir()
+                for folder in made:
+                    folder.rmdir()
 
 
 def write(study: Study, folder: Path, table_name: str = TABLE, curves_name: str = CURVES) -> None:
