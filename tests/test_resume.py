@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,36 @@ def test_the_same_seed_tells_the_same_story_and_another_seed_another(tmp_path: P
     assert_alike(runs["one"], runs["same"])
     one, other = story(runs["one"]), story(runs["other"])
     for name in ("episodes", "evals", "metrics", "files", "rows"):
+        assert one[name] != other[name], name
+
+
+class Noting(Display):
+    """Remembers how a run began: its weights, actions and a batch, before anything was learned."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, list[float]] = {}
+
+    def advance(self, trainer: Trainer) -> None:
+        if trainer.learner.updates:
+            return
+        self.seen["weights"] = next(iter(trainer.learner.network.parameters())).flatten().tolist()
+        self.seen["actions"] = trainer.replay.rows_since(trainer.saved_counts_K)["action"].tolist()
+        if len(trainer.replay):
+            batch = trainer.replay.sample(2, 16, deepcopy(trainer.replay_generator))
+            self.seen["batch"] = batch.row_MB.flatten().tolist()
+
+
+def test_another_seed_has_other_weights_actions_and_batches(tmp_path: Path) -> None:
+    beginnings = []
+    for place, seed in enumerate((0, 0, 1)):
+        display = Noting()
+        train(
+            "bigfish-simple", preset="smoke", seed=seed, steps=160, out=tmp_path / str(place), display=display
+        )
+        beginnings.append(display.seen)
+    one, same, other = beginnings
+    assert one == same
+    for name in ("weights", "actions", "batch"):
         assert one[name] != other[name], name
 
 
