@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import sys
 from pathlib import Path
 
 import pytest
 from test_study import row
 
 from conftest import RunCli
+from ede.commands import tabular
+from ede.errors import EdeError
 from ede.paper import items
 from ede.tabular import files
 from ede.tabular.study import METHODS, Size, Study
@@ -78,9 +81,11 @@ def test_a_part_of_the_study_is_the_same_part(run_cli: RunCli, tmp_path: Path) -
         (("--trials", "0"), "The number of trials must be at least 1; got 0."),
         (("--trials", "100000000000"), "GB are free; run at most"),
         (("--episodes", "-3"), "The number of episodes must be at least 1; got -3."),
+        (("--episodes", "1" + "0" * 20), "The number of episodes must be at most 1000000000000; got 1"),
         (("--threads", "-1"), "The number of threads must not be negative; got -1."),
         (("--seed", "-1"), "The seed must not be negative; got -1."),
         (("--out", "file/below"), "Cannot write to file/below"),
+        (("--out", "too-long" * 40), "File name too long"),
     ],
 )
 def test_a_mistake_is_one_sentence_exit_code_2_and_nothing_written(
@@ -93,6 +98,16 @@ def test_a_mistake_is_one_sentence_exit_code_2_and_nothing_written(
     assert ran.err.count("\n") == 1
     assert ran.out == ""
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_figures_that_cannot_be_drawn_are_refused_before_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr("ede.tabular.study.run", lambda *_, **__: pytest.fail("the study was run"))
+    with pytest.raises(EdeError, match="Figures need matplotlib"):
+        tabular.main(["--out", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_paper_item_draws_a_finished_study_and_judges_its_claims(run_cli: RunCli, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from collections.abc import Callable
 from types import ModuleType
 
 import numba
@@ -178,3 +179,16 @@ def test_ucb_finds_the_test_optimum_in_every_trial() -> None:
     cell = Cell("grid", "ucb", 45.0)
     last = run_trials([cell], Size(20, 400))[cell].return_TC2[:, -1, 1]
     assert last == pytest.approx(np.full(20, WORLDS["grid"].test_optimum))
+
+
+def test_where_machine_code_cannot_be_kept_it_is_compiled_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def njit(*, cache: bool = False, **options: object) -> Callable[[kernels.Function], kernels.Function]:
+        if cache:
+            raise RuntimeError("no locator available")
+        return lambda function: function
+
+    monkeypatch.setattr(kernels, "njit", njit)
+    assert kernels.compiled(abs) is abs
+    assert kernels.inlined(abs) is abs

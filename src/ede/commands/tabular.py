@@ -47,6 +47,7 @@ def main(arguments: list[str]) -> int:
 
     from ede.errors import EdeError
     from ede.paper.show import say
+    from ede.report.style import figure
     from ede.tabular import files, report
     from ede.tabular.study import Size, Study, cells, cores, run
 
@@ -55,6 +56,9 @@ def main(arguments: list[str]) -> int:
     if settings.threads < 0:
         raise EdeError(f"The number of threads must not be negative; got {settings.threads}.")
     threads = settings.threads or cores()
+    if settings.figures:
+        with figure():  # what figures need and is missing is told before the study, not after it
+            pass
     whole = not (settings.method or settings.value)
     with files.staged(settings.out) as stage:
         with _progress(chosen) as advance:

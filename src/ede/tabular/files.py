@@ -55,8 +55,8 @@ def staged(out: Path) -> Iterator[Path]:
     A sealed study replaces an earlier one: files that only the earlier one wrote are removed, so that all
     that is there belongs together.
     """
-    made = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
+        made = [folder for folder in (out, *out.parents) if not folder.exists()]
         out.mkdir(parents=True, exist_ok=True)
         stage = Path(tempfile.mkdtemp(prefix=".tabular-", dir=out))
     except OSError as error:

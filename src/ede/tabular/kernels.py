@@ -28,14 +28,18 @@ Array = npt.NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def compiled(function: Function) -> Function:
-    """Machine code, cached on disk, that runs without the interpreter lock."""
-    return cast(Function, njit(cache=True, nogil=True, error_model="numpy")(function))
+def compiled(function: Function, **more: Any) -> Function:
+    """Machine code that runs without the interpreter lock, cached on disk where there is a place to write."""
+    options = {"nogil": True, "error_model": "numpy", **more}
+    try:
+        return cast(Function, njit(cache=True, **options)(function))
+    except RuntimeError:  # neither beside this file nor in the user's own folders: compile in every process
+        return cast(Function, njit(**options)(function))
 
 
 def inlined(function: Function) -> Function:
     """The same, always part of its caller: a call would cost more than these small functions do."""
-    return cast(Function, njit(cache=True, nogil=True, error_model="numpy", inline="always")(function))
+    return compiled(function, inline="always")
 
 
 ACTIONS = 4

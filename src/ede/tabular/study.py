@@ -23,6 +23,9 @@ from ede.tabular.worlds import ACTIONS, WORLDS, Floats, Integers, find
 RATE = 0.05
 """α₀ (paper, Appendix C); it decays as α₀/√t with t the episode."""
 
+MOST = 10**12
+"""Trials or episodes: more would take years, and counters of 64 bits hold the steps of so many."""
+
 
 @dataclass(frozen=True)
 class Method:
@@ -87,6 +90,8 @@ class Size:
         for name, count in (("trials", self.trials), ("episodes", self.episodes)):
             if count < 1:
                 raise EdeError(f"The number of {name} must be at least 1; got {count}.")
+            if count > MOST:
+                raise EdeError(f"The number of {name} must be at most {MOST}; got {count}.")
         if self.seed < 0:
             raise EdeError(f"The seed must not be negative; got {self.seed}.")
 
