@@ -12,6 +12,8 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 
@@ -42,7 +44,7 @@ def resolve(precision: str, network: Network, obs_shape: tuple[int, ...]) -> str
     seconds = remembered(network, obs_shape)
     chosen = fastest(seconds)
     times = ", ".join(f"{name} {1e3 * value:.0f} ms" for name, value in seconds.items())
-    print(f"ede: precision {chosen}: {CHUNK} images there and back take {times}", file=sys.stderr)
+    print(f"ede: precision {chosen}: {CHUNK} images there and back take one thread {times}", file=sys.stderr)
     return chosen
 
 
@@ -70,28 +72,42 @@ def measure(network: Network, obs_shape: tuple[int, ...]) -> dict[str, float]:
     context = torch.zeros(CHUNK, dtype=torch.int64, device=parameter.device)
     ways = {name: choose(name, copy) for name in PRECISIONS[1:]}
     best = dict.fromkeys(ways, float("inf"))
-    for turn in range(TIMES + 1):
-        for name, way in ways.items():
-            seconds = _there_and_back(way, copy, obs, context)
-            if turn:  # the first turn compiles and allocates
-                best[name] = min(best[name], seconds)
+    with _one_thread():
+        for turn in range(TIMES + 1):
+            for name, way in ways.items():
+                seconds = _there_and_back(way, copy, obs, context)
+                if turn:  # the first turn compiles and allocates
+                    best[name] = min(best[name], seconds)
     return best
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Threads that wait for each other take as long as what else runs on the machine lets them."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def _there_and_back(compute: Compute, network: Network, obs: Tensor, context: Tensor) -> float:
-    begin = time.perf_counter()
+    """By this thread's own time on the CPU, which other programs do not lengthen much; by the clock on a GPU."""
+    clock = time.perf_counter if obs.is_cuda else time.thread_time
+    begin = clock()
     compute.frozen_features(network, obs, context)
     compute.trained_features(network, obs, context).sum().backward()  # type: ignore[no-untyped-call]
     if obs.is_cuda:
         torch.cuda.synchronize()
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
 def machine(network: Network) -> str:
     """What this machine is, as far as its speed goes."""
     if next(network.parameters()).is_cuda:
         return torch.cuda.get_device_name()
-    return f"{processor()}, {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
+    return f"{processor()}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def processor() -> str:
