@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ede import losses
+from ede.errors import EdeError
 
 
 def quantile_huber_dense(current: Tensor, target: Tensor, kappa: float = 1.0) -> Tensor:
@@ -132,9 +133,32 @@ def test_a_nan_is_not_hidden():
     for poisoned in (0, 1):
         pair = [torch.zeros(2, 3), torch.zeros(2, 3)]
         pair[poisoned][1, 0] = math.nan
-        value = losses.quantile_huber(*pair)
+        value, gradient = value_and_gradient(losses.quantile_huber, *pair, 1.0)
         assert value[0] == 0
         assert value[1].isnan()
+        assert gradient[0].isfinite().all()
+        assert gradient[1, 0].isnan()
+
+
+def test_what_has_no_answer_is_refused():
+    some, none = torch.zeros(2, 3), torch.zeros(2, 0)
+    for current, target, kappa in (
+        (none, some, 1.0),
+        (some, none, 1.0),
+        (some, some, 0.0),
+        (some, some, math.inf),
+    ):
+        with pytest.raises(AssertionError):
+            losses.quantile_huber(current, target, kappa)
+    assert losses.quantile_huber(torch.zeros(2, 0, 3), torch.zeros(2, 0, 4)).shape == (2, 0)
+
+
+def test_a_second_derivative_is_refused():
+    current = torch.ones(2, 3, requires_grad=True)
+    with pytest.raises(EdeError, match="first derivative only"):
+        torch.autograd.grad(
+            losses.quantile_huber(current, torch.zeros(2, 3)).sum(), current, create_graph=True
+        )
 
 
 def test_no_gradient_reaches_the_target():

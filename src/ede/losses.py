@@ -9,14 +9,17 @@ Axis letters: B batch (any leading axes), A actions, N current quantiles or atom
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import FunctionCtx
 from torch.nn import functional
+
+from ede.errors import EdeError
 
 
 def bellman(reward: Tensor, discount: Tensor, z: Tensor) -> Tensor:
@@ -78,7 +81,9 @@ def quantile_huber(current: Tensor, target: Tensor, kappa: float = 1.0) -> Tenso
     sorted target. The pair-by-pair definition, [..., N, T], is the tests' twin.
     """
     assert current.shape[:-1] == target.shape[:-1], (current.shape, target.shape)
-    assert kappa > 0, kappa
+    assert current.shape[-1] > 0, current.shape
+    assert target.shape[-1] > 0, target.shape
+    assert 0 < kappa < inf, kappa
     loss: Tensor = _QuantileHuber.apply(current, target, kappa)  # type: ignore[no-untyped-call]
     return loss
 
@@ -98,8 +103,9 @@ class _QuantileHuber(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, loss_gradient: Tensor) -> tuple[Tensor, None, None]:
+        if torch.is_grad_enabled():  # create_graph: the second derivative would silently be zero
+            raise EdeError("quantile_huber has a first derivative only; call backward without create_graph.")
         (gradient,) = ctx.saved_tensors
         return gradient * loss_gradient.unsqueeze(-1).to(gradient.dtype), None, None
 
@@ -144,7 +150,11 @@ def _quantile_huber_of_rows(current_BN: Tensor, target_BT: Tensor, kappa: float)
     slope_above, value_above = _quadratic(
         theta_BN, count[2] - count[1], first[2] - first[1], second[2] - second[1]
     )
-    count_far, first_far = targets - count[2], first_BT[:, -1:] - first[2]
+    sum_B1 = first_BT[:, -1:]
+    count_far, first_far = (
+        targets + 0 * sum_B1 - count[2],
+        sum_B1 - first[2],
+    )  # 0 · NaN: no target's is hidden
     slope_above -= kappa * count_far
     value_above += kappa * (first_far - count_far * (theta_BN + 0.5 * kappa))
 
