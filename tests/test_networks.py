@@ -10,7 +10,16 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from ede.errors import EdeError
-from ede.networks import ENCODERS, TASK_EMBEDDING, Heads, HeadShape, Network, as_planes, choose_encoder
+from ede.networks import (
+    ENCODERS,
+    TASK_EMBEDDING,
+    Heads,
+    HeadShape,
+    Nature,
+    Network,
+    as_planes,
+    choose_encoder,
+)
 
 SHAPE = HeadShape(members=3, actions=4, outputs=5, hidden=6)
 
@@ -103,6 +112,9 @@ def test_encoders_that_cannot_read_the_world_are_refused() -> None:
     for name in set(ENCODERS) - {"mlp"}:
         with pytest.raises(EdeError, match=f"'{name}' cannot read"):
             choose_encoder(name, (4,))
+    with pytest.raises(EdeError, match="'nature' needs images of 36 pixels a side"):
+        choose_encoder("nature", (84, 35, 3))
+    Nature((36, 36, 3))(torch.zeros((1, 36, 36, 3), dtype=torch.uint8))
 
 
 # ---- stacked heads ------------------------------------------------------------------------------------------------

@@ -122,6 +122,7 @@ def test_taking_actions(sizes: tuple[int, ...], seed: int) -> None:
     assert torch.equal(values.take(action_MB), own)
     shared = values.take(action_MB[0])
     assert torch.equal(shared, take(z, action_MB[:1].repeat(members, 1)))
+    assert torch.equal(shared, values.take(action_MB[0].numpy())), "what a policy's act returns"
 
 
 def test_moving_keeps_weights_and_the_choice_of_variance() -> None:

@@ -86,6 +86,9 @@ class Convolutions(nn.Module):
 class Nature(Convolutions):
     """The canonical DQN stack (Mnih et al. 2015), which Crafter's Rainbow uses on 84×84."""
 
+    SMALLEST = 36
+    """The side of an image of which the last convolution still sees something."""
+
     def __init__(self, obs_shape: tuple[int, ...]) -> None:
         super().__init__(obs_shape, ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0)))
 
@@ -127,6 +130,10 @@ def choose_encoder(name: str, obs_shape: tuple[int, ...]) -> str:
         raise EdeError(f"There is no encoder '{name}'; choose auto, {', '.join(ENCODERS)}.")
     if (name == "mlp") != (len(obs_shape) == 1):
         raise EdeError(f"The encoder '{name}' cannot read observations of shape {obs_shape}; choose auto.")
+    if name == "nature" and min(obs_shape[:2]) < Nature.SMALLEST:
+        raise EdeError(
+            f"The encoder 'nature' needs images of {Nature.SMALLEST} pixels a side; these are {obs_shape}: choose auto."
+        )
     return name
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -62,9 +64,10 @@ class ReturnDistribution:
         """[B, A]: the root of both variances together."""
         return (self.epistemic.square() + self.aleatoric.square()).sqrt()
 
-    def take(self, actions: Tensor) -> Tensor:
+    def take(self, actions: Tensor | npt.NDArray[Any]) -> Tensor:
         """[M, B, N]: the quantiles of chosen actions, [B] for all members or [M, B] for each its own."""
-        return take(self.z_MBAN, actions.expand(self.z_MBAN.shape[:2]))
+        action_MB = torch.as_tensor(actions, device=self.z_MBAN.device).expand(self.z_MBAN.shape[:2])
+        return take(self.z_MBAN, action_MB)
 
     def to(self, device: torch.device | str) -> ReturnDistribution:
         p_MBAN = None if self.p_MBAN is None else self.p_MBAN.to(device)
