@@ -18,10 +18,11 @@ import ede
 from conftest import RunCli
 from ede.contexts import Contexts
 from ede.errors import EdeError
+from ede.explore import EpsilonGreedy
 from ede.interaction import Actor, interact
 from ede.learner import Learner, Report, build_network
 from ede.methods import METHODS, Method, find_method
-from ede.parts import Ensemble, Masked, Prioritized, Single
+from ede.parts import Decay, Ensemble, Masked, Prioritized, Single
 from ede.plan import replay_shape
 from ede.policy import Policy
 from ede.presets import PRESETS, Settings, find_preset
@@ -207,6 +208,17 @@ def test_a_paper_sized_network_has_the_papers_heads(name: str) -> None:
         (replace(METHODS["noisy_net"], noisy=None), {}, "NoisyGreedy needs noisy layers"),
         (replace(METHODS["ede"], replay=Prioritized()), {}, "prioritised replay serves one member"),
         (replace(METHODS["dqn"], replay=Masked()), {}, "bootstrap masks need an ensemble"),
+        (METHODS["ede_aleatoric"], {"quantiles": 1}, "by the spread of an action's quantiles"),
+        (
+            replace(METHODS["ede"], explorer=EpsilonGreedy()),
+            {},
+            "EpsilonGreedy takes a probability, and Equalized is a multiple of the uncertainty",
+        ),
+        (
+            replace(METHODS["noisy_net"], coefficient=Decay()),
+            {},
+            "NoisyGreedy takes no coefficient, and Decay is a probability",
+        ),
     ],
 )
 def test_impossible_combinations_are_refused_in_one_sentence(

@@ -175,7 +175,12 @@ def test_a_value_of_the_wrong_type_is_refused(name: str, text: str) -> None:
         ("learning_rate", 0.0, "learning_rate must be above 0; got 0.0."),
         ("epsilon_decay", 0, "epsilon_decay must be above 0; got 0."),
         ("v_min", 10.0, "v_min must be below v_max; got 10.0 and 10.0."),
-        ("reward_clip", float("inf"), "reward_clip must be 0 or above; got inf."),
+        ("reward_clip", float("inf"), "reward_clip must be at most 1,000,000,000,000; got inf."),
+        ("learning_rate", 1e13, "learning_rate must be at most 1,000,000,000,000; got 10000000000000.0."),
+        ("tee_lambda", 1.1, "tee_lambda must be above 0 and at most 1; got 1.1."),
+        ("mask_probability", 0.0, "mask_probability must be above 0 and at most 1; got 0.0."),
+        ("ez_longest", 10**7, "ez_longest must be between 1 and 1,000,000; got 10000000."),
+        ("threads", 10**5, "threads must be between 0 and 1024; got 100000."),
     ],
 )
 def test_an_impossible_number_is_refused(name: str, value: float, words: str) -> None:

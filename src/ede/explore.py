@@ -29,6 +29,7 @@ NOTHING = reads()
 
 State = dict[str, Tensor]
 Uncertainty = Literal["epistemic", "aleatoric", "total"]
+CoefficientKind = Literal["no coefficient", "a probability", "a multiple of the uncertainty"]
 
 
 class Explorer(Protocol):
@@ -40,6 +41,8 @@ class Explorer(Protocol):
     """Whether the network's layers are noisy while acting."""
     minimum_members: ClassVar[int]
     """The smallest ensemble this explorer makes sense with."""
+    takes: ClassVar[CoefficientKind]
+    """What it makes of a lane's coefficient."""
 
     def begin(self, lanes: int, members: int, generator: Generator) -> State: ...
 
@@ -60,6 +63,7 @@ class _Memoryless:
     reads: ClassVar[Reads] = NOTHING
     noisy: ClassVar[bool] = False
     minimum_members: ClassVar[int] = 1
+    takes: ClassVar[CoefficientKind] = "no coefficient"
 
     def begin(self, lanes: int, members: int, generator: Generator) -> State:
         return {}
@@ -73,6 +77,7 @@ class EpsilonGreedy(_Memoryless):
     """A uniformly random action with probability ε_k, the lane's coefficient."""
 
     equations: ClassVar[str] = "appendix I, points of comparison"
+    takes: ClassVar[CoefficientKind] = "a probability"
 
     def act(
         self, values: ReturnDistribution, coefficient_K: Tensor, state: State, generator: Generator
@@ -91,6 +96,7 @@ class EzGreedy:
     equations: ClassVar[str] = "appendix I, points of comparison; Dabney et al. 2021"
     noisy: ClassVar[bool] = False
     minimum_members: ClassVar[int] = 1
+    takes: ClassVar[CoefficientKind] = "a probability"
     mu: float = 2.0
     longest: int = 10_000
 
@@ -130,6 +136,7 @@ class HeadPerEpisode:
     equations: ClassVar[str] = "appendix I, points of comparison; Osband et al. 2016"
     noisy: ClassVar[bool] = False
     minimum_members: ClassVar[int] = 2
+    takes: ClassVar[CoefficientKind] = "no coefficient"
 
     def begin(self, lanes: int, members: int, generator: Generator) -> State:
         return {"head_K": torch.randint(members, (lanes,), generator=generator)}
@@ -152,6 +159,7 @@ class Ucb(_Memoryless):
     equations: ClassVar[str] = "σ of equation 2 in equation 4, by lane in equation 5; algorithm 2"
     of: Uncertainty = "epistemic"
     minimum_members: ClassVar[int] = 2
+    takes: ClassVar[CoefficientKind] = "a multiple of the uncertainty"
 
     def act(
         self, values: ReturnDistribution, coefficient_K: Tensor, state: State, generator: Generator
@@ -167,6 +175,7 @@ class Thompson(_Memoryless):
     equations: ClassVar[str] = "σ of equation 2 in equation 3; algorithm 2"
     of: Uncertainty = "epistemic"
     minimum_members: ClassVar[int] = 2
+    takes: ClassVar[CoefficientKind] = "a multiple of the uncertainty"
 
     def act(
         self, values: ReturnDistribution, coefficient_K: Tensor, state: State, generator: Generator

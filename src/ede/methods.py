@@ -90,6 +90,15 @@ class Method:
             )
         if members > 1 and isinstance(self.head, Categorical):
             raise EdeError(f"{self.name}: a categorical head has no ensemble; use quantiles.")
+        if getattr(self.explorer, "of", None) == "aleatoric" and self.head.outputs < 2:
+            raise EdeError(
+                f"{self.name} explores by the spread of an action's quantiles, and one has none: it needs at least 2."
+            )
+        if self.explorer.takes != self.coefficient.kind:
+            raise EdeError(
+                f"{self.name}: {kind} takes {self.explorer.takes}, and {type(self.coefficient).__name__} is "
+                f"{self.coefficient.kind}."
+            )
         if self.explorer.noisy and self.noisy is None:
             raise EdeError(f"{self.name}: {kind} needs noisy layers.")
         if isinstance(self.replay, Prioritized) and members > 1:

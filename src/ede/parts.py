@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ede import losses
-from ede.explore import NOTHING, Reads, equalized, reads
+from ede.explore import NOTHING, CoefficientKind, Reads, equalized, reads
 from ede.returns import ReturnDistribution
 
 Some = TypeVar("Some")
@@ -238,6 +238,8 @@ class Prioritized:
 class Coefficient(Protocol):
     reads: ClassVar[Reads]
     equations: ClassVar[str]
+    kind: ClassVar[CoefficientKind]
+    """What it is; an explorer takes one kind."""
 
     def of_lanes(self, lanes: int, vector_step: int) -> Tensor:
         """[K]: the coefficient of each lane after so many steps of all lanes."""
@@ -250,6 +252,7 @@ class Zero:
 
     reads: ClassVar[Reads] = NOTHING
     equations: ClassVar[str] = "–"
+    kind: ClassVar[CoefficientKind] = "no coefficient"
 
     def of_lanes(self, lanes: int, vector_step: int) -> Tensor:
         return torch.zeros(lanes)
@@ -261,6 +264,7 @@ class Constant:
 
     reads: ClassVar[Reads] = reads(value="phi")
     equations: ClassVar[str] = "equations 3 and 4"
+    kind: ClassVar[CoefficientKind] = "a multiple of the uncertainty"
     value: float = 30.0
 
     def of_lanes(self, lanes: int, vector_step: int) -> Tensor:
@@ -273,6 +277,7 @@ class Decay:
 
     reads: ClassVar[Reads] = reads(final="epsilon_final", start="epsilon_start", length="epsilon_decay")
     equations: ClassVar[str] = "appendix I, points of comparison"
+    kind: ClassVar[CoefficientKind] = "a probability"
     final: float = 0.1
     start: int = 2_000
     length: int = 8_000
@@ -288,6 +293,7 @@ class Equalized:
 
     reads: ClassVar[Reads] = reads(phi="phi", base="tee_lambda", alpha="tee_alpha")
     equations: ClassVar[str] = "equation 5"
+    kind: ClassVar[CoefficientKind] = "a multiple of the uncertainty"
     phi: float = 30.0
     base: float = 0.6
     alpha: float = 7.0
@@ -302,6 +308,7 @@ class EqualizedEpsilon:
 
     reads: ClassVar[Reads] = reads(base="tee_lambda", alpha="tee_alpha")
     equations: ClassVar[str] = "appendix I, points of comparison, with the exponent of equation 5"
+    kind: ClassVar[CoefficientKind] = "a probability"
     base: float = 0.6
     alpha: float = 7.0
 

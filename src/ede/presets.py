@@ -134,8 +134,10 @@ class Settings:
     def __post_init__(self) -> None:
         for names, (low, high), words in _LIMITS:
             for name in names.split():
-                if not low <= getattr(self, name) <= high:  # also where it is not a number
-                    raise EdeError(f"{name} must be {words}; got {getattr(self, name)}.")
+                value = getattr(self, name)
+                if not low <= value <= high:  # also where it is not a number
+                    wanted = f"at most {high:,.0f}" if value > high == ENOUGH else words
+                    raise EdeError(f"{name} must be {wanted}; got {value}.")
         if self.replay_place not in REPLAY_PLACES:
             raise EdeError(
                 f"There is no replay_place '{self.replay_place}'; choose {', '.join(REPLAY_PLACES)}."
@@ -144,23 +146,29 @@ class Settings:
             raise EdeError(f"v_min must be below v_max; got {self.v_min} and {self.v_max}.")
 
 
+ENOUGH = 1e12
+"""No setting is larger; what is larger is a slip of the keyboard."""
+
 _LIMITS: tuple[tuple[str, tuple[float, float], str], ...] = (
     (
         "steps lanes n_step batch_size replay_size steps_per_update target_period hidden members "
-        "quantiles ez_longest eval_period eval_lanes eval_episodes final_episodes log_period checkpoint_period",
-        (1, 1e12),
+        "quantiles eval_period eval_lanes eval_episodes final_episodes log_period checkpoint_period",
+        (1, ENOUGH),
         "at least 1",
     ),
     ("frame_stack", (1, 256), "between 1 and 256"),
-    ("atoms", (2, 1e12), "at least 2"),
+    ("ez_longest", (1, 1_000_000), "between 1 and 1,000,000"),
+    ("threads", (0, 1024), "between 0 and 1024"),
+    ("atoms", (2, ENOUGH), "at least 2"),
     (
-        "reward_clip learning_starts sigma0 phi tee_alpha epsilon_start ez_mu anchor priority_alpha threads",
-        (0, 1e12),
+        "reward_clip learning_starts sigma0 phi tee_alpha epsilon_start ez_mu anchor priority_alpha",
+        (0, ENOUGH),
         "0 or above",
     ),
-    ("learning_rate adam_epsilon clip_norm kappa tee_lambda epsilon_decay", (1e-12, 1e12), "above 0"),
-    ("gamma epsilon_final mask_probability priority_beta eval_epsilon", (0, 1), "between 0 and 1"),
-    ("v_min v_max", (-1e12, 1e12), "a finite number"),
+    ("learning_rate adam_epsilon clip_norm kappa epsilon_decay", (1e-12, ENOUGH), "above 0"),
+    ("tee_lambda mask_probability", (1e-12, 1), "above 0 and at most 1"),
+    ("gamma epsilon_final priority_beta eval_epsilon", (0, 1), "between 0 and 1"),
+    ("v_min v_max", (-ENOUGH, ENOUGH), "a finite number"),
 )
 """Setting names, the range of each and how to say it."""
 
