@@ -294,13 +294,16 @@ def test_a_world_that_cannot_restore_says_so_and_continues(tmp_path: Path) -> No
     assert (run / "DONE").exists()
 
 
-def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["dqn", "rainbow"])
+def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_checkpoint(
+    tmp_path: Path, method: str
+) -> None:
     from ede.errors import JobFailed
 
     run = tmp_path / "run"
     with pytest.raises(JobFailed, match="try a lower learning_rate"):
         train(
-            "bigfish-simple", method="dqn", preset="smoke", out=run, display=Display(), steps=20_000,
+            "bigfish-simple", method=method, preset="smoke", out=run, display=Display(), steps=20_000,
             settings={"learning_rate": 1e12, "learning_starts": 2_000, "checkpoint_period": 1_000},
         )  # fmt: skip
     kept = [int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*")]

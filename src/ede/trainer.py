@@ -209,6 +209,7 @@ class Trainer:
             )
             self.report = self.learner.update(batch)
             if isinstance(self.method.replay, Prioritized):
+                self.refuse_lost_loss({"loss": float(self.report.loss)})  # it would become a priority
                 self.replay.update_priorities(batch.row_MB, self.report.priority_MB)
         if self.due(settings.target_period) and self.learner.updates:
             self.learner.sync_target()
