@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import signal
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -226,6 +229,8 @@ def test_a_run_that_will_not_learn_says_so_in_its_plan(run_cli: RunCli) -> None:
         (["nowhere"], "nowhere is no run folder"),
         (["run", "--seed", "-1"], "A seed is a whole number of 0 or above"),
         (["run", "--episodes", "0"], "--episodes must be at least 1"),
+        (["run", "--epsilon", "1.5"], "epsilon is a probability, between 0 and 1"),
+        (["run", "--epsilon", "nan"], "epsilon is a probability, between 0 and 1"),
         (["run", "--contexts", "some"], "'some' is no set of contexts"),
         (["run", "--out", "/proc/e.jsonl"], "Cannot write /proc/e.jsonl"),
     ],
@@ -361,6 +366,25 @@ def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path, capsys: pytest.CaptureFi
         )
     assert "carries on from its last checkpoint" in capsys.readouterr().out
     assert max((run / "checkpoints").glob("step-*")).name == "step-000000000320"
+
+
+def test_what_was_learned_outlives_the_reader_of_the_output(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = ("train", "bigfish-simple", *QUICK, "--out", str(run))
+    done = subprocess.run(
+        [sys.executable, "-m", "ede.cli", *words], stdout=writing, stderr=subprocess.PIPE, text=True
+    )
+    os.close(writing)
+    assert (done.returncode, (run / "DONE").exists()) == (0, True)
+    assert done.stderr == "ede: warning: Nobody reads the output any more; the run goes on without it.\n"
+
+
+def test_a_folder_that_a_full_disk_left_half_begun_can_be_begun_again(tmp_path: Path) -> None:
+    (tmp_path / ".config.json").write_text("{")
+    ede.train("gym/CartPole-v1", preset="smoke", steps=320, out=tmp_path, settings=LEAST, display=Display())
+    assert (tmp_path / "DONE").exists()
 
 
 def test_a_live_terminal_of_80_columns_shows_everything_unfolded(tmp_path: Path) -> None:

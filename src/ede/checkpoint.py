@@ -220,8 +220,8 @@ def _sealed(manifest: Mapping[str, Any]) -> bytes:
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
-        body, seal, *_ = (path / "manifest.json").read_bytes().split(b"\n")
-        if hashlib.sha256(body).hexdigest().encode() != seal:
+        body, _, rest = (path / "manifest.json").read_bytes().partition(b"\n")
+        if hashlib.sha256(body).hexdigest().encode() != rest.partition(b"\n")[0]:
             raise BadCheckpoint("manifest.json is not what was written")
         manifest = json.loads(body)
         if manifest["format"] != FORMAT:

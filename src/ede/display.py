@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+from ede.runs import print_warning
 
 if TYPE_CHECKING:
     from ede.evaluate import Episodes
@@ -56,11 +58,22 @@ class _Bars(Progress):
         yield Text(self.notes, style="dim")
 
 
+class _Output(Console):
+    """Standard output that may lose its reader, as in ``ede train … | head``."""
+
+    def on_broken_pipe(self) -> None:
+        """From here on nothing is written; Rich would leave, and lose what was learned since the last checkpoint."""
+        with suppress(SystemExit):
+            super().on_broken_pipe()
+        with suppress(OSError):  # the warnings may have gone the same way
+            print_warning("Nobody reads the output any more; the run goes on without it.")
+
+
 class Terminal(Display):
     """A live bar on a terminal; plain lines where the output goes elsewhere."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False)
+        self.console = console or _Output(highlight=False)
         self.live = self.console.is_terminal
         self.notes = {"return": "–", "held-out": "–", "epistemic": "–"}
         self.last_judgement: Mapping[str, Episodes] | None = None

@@ -12,6 +12,7 @@ from torch import Generator
 
 from ede.contexts import Contexts
 from ede.envs import Lanes
+from ede.errors import EdeError
 from ede.explore import EpsilonGreedy
 from ede.interaction import Actor, interact
 from ede.parts import Constant
@@ -27,6 +28,10 @@ class Protocol:
     epsilon: float = 0.05
     """Probability of a uniformly random action."""
     rule: str = "greedy on the mean over members and quantiles, noise off"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.epsilon <= 1:
+            raise EdeError(f"epsilon is a probability, between 0 and 1; got {self.epsilon}.")
 
 
 @dataclass(frozen=True)

@@ -115,13 +115,13 @@ class RunFolder:
             )
         if path.exists() and not path.is_dir():
             raise EdeError(f"{path} is a file; choose another --out.")
-        if path.exists() and any(path.iterdir()):
+        begun = path / ".config.json"  # may have been left by a full disk; is in nobody's way
+        if path.exists() and any(inside.name != begun.name for inside in path.iterdir()):
             raise EdeError(f"{path} is not empty; choose another --out.")
         try:
             path.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(config, indent=2) + "\n"
-            (path / ".config.json").write_text(text)
-            (path / ".config.json").rename(path / "config.json")
+            begun.write_text(json.dumps(config, indent=2) + "\n")
+            begun.rename(path / "config.json")
         except OSError as error:
             raise EdeError(f"Cannot write to {path} ({error.strerror}); choose another --out.") from error
         return cls(path, config)
