@@ -269,6 +269,27 @@ def test_actions_that_a_world_has_not_are_told_in_a_sentence(task: str) -> None:
 
 
 @pytest.mark.parametrize("task", WORLDS)
+def test_settings_of_another_kind_are_told_in_a_sentence_and_numpys_numbers_are_numbers(task: str) -> None:
+    with make_env(task, lanes=np.int32(2), seed=np.int64(3), **WORLDS[task]) as lanes:
+        first = lanes.reset()
+        with pytest.raises(EdeError):
+            lanes.choose(np.array([1.5, 2.5]))
+    with make_env(task, lanes=2, seed=3, **WORLDS[task]) as lanes:
+        np.testing.assert_array_equal(lanes.reset(), first)
+    for wrong in ({"lanes": 2.0}, {"lanes": "2"}, {"seed": 1.5}):
+        with pytest.raises(EdeError, match="must be whole numbers"):
+            make_env(task, **{**WORLDS[task], **wrong})
+    with pytest.raises(EdeError, match="must be a set such as"):
+        make_env(task, **{**WORLDS[task], "contexts": range(5)})
+
+
+def test_contexts_are_whole_numbers() -> None:
+    assert Contexts.range(np.int64(0), np.int64(200)) == Contexts.range(0, 200)
+    with pytest.raises(EdeError, match="whole numbers"):
+        Contexts(0, 200.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("task", WORLDS)
 def test_more_lanes_than_fit_are_refused_before_one_is_made(task: str) -> None:
     with pytest.raises(EdeError, match=f"lanes of {task} need about .* GiB are free; ask for at most"):
         make_env(task, lanes=10**11, **WORLDS[task])

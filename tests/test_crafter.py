@@ -357,8 +357,12 @@ def test_mistakes_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
         crafter(observation="grey")
     with pytest.raises(EdeError, match="no option 'mode'"):
         crafter(mode="hard")
-    with pytest.raises(EdeError, match="at least 1"):
-        crafter(time_limit=0)
+    for limit in (0, "500"):
+        with pytest.raises(EdeError, match="at least 1"):
+            crafter(time_limit=limit)
+    for seed in (-1, 2**64):
+        with pytest.raises(EdeError, match="seed must lie in"):
+            crafter(seed=seed)
     with pytest.raises(EdeError, match="lanes of crafter need"):
         crafter(2**40)
     monkeypatch.setitem(sys.modules, "crafter", None)  # type: ignore[arg-type]

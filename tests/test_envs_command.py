@@ -8,6 +8,7 @@ import pytest
 
 from conftest import RunCli
 from ede.envs import FAMILIES, make_env
+from ede.errors import EdeError
 
 
 @pytest.mark.slow
@@ -55,3 +56,15 @@ def test_a_task_that_cannot_be_made_is_told_in_a_sentence(run_cli: RunCli, task:
     assert ran.code == 2
     assert sentence in ran.err
     assert "Traceback" not in ran.err
+
+
+def test_a_world_whose_package_is_missing_is_no_success(
+    run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object, **__: object) -> None:
+        raise EdeError("Crafter needs a package that is missing: pip install 'ede[crafter]'")
+
+    monkeypatch.setattr("ede.envs.crafter.make", missing)
+    ran = run_cli("envs", "crafter")
+    assert (ran.code, ran.out) == (2, "")
+    assert "pip install 'ede[crafter]'" in ran.err

@@ -138,6 +138,8 @@ def test_a_long_episode_is_remembered_whole() -> None:
         ("gym/CartPole-v1", {"observation": "rgb"}, "leave `observation` out"),
         ("gym/MiniGrid-Empty-5x5-v0", {"observation": "smell"}, "partial, full, rgb"),
         ("gym/nowhere_to_be_found:Foo-v1", {}, "not installed"),
+        ("gym/GymV26Environment-v0", {}, "needs a package that is not installed: .*shimmy"),
+        ("gym/FrozenLake-v1", {"map_name": "nowhere"}, "cannot be made with these options: KeyError"),
         ("gym", {}, "needs a name"),
     ],
 )

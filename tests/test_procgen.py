@@ -253,6 +253,9 @@ def test_the_next_level_is_chosen_while_the_episode_runs(make: Make) -> None:
         ended_K |= step.done
         np.testing.assert_array_equal(lanes.context, np.where(ended_K, [50, 2], [1, 2]))
     assert ended_K.all()
+    for lane_E, level_E in (([-1], [5]), ([2], [5]), ([0.0], [5]), ([0], [-5]), ([0], [5.0]), ([0, 1], [5])):
+        with pytest.raises(ede.EdeError):
+            lanes.choose_next(np.array(lane_E), np.array(level_E))  # type: ignore[attr-defined]
 
 
 def test_restored_lanes_go_on_to_the_bit_in_another_process(tmp_path: Path, make: Make) -> None:
@@ -323,6 +326,7 @@ def test_a_wrong_state_is_refused(make: Make) -> None:
         ({"lanes": 10**6}, "GiB are free; ask for at most"),
         ({"seed": -1}, "seed"),
         ({"threads": -1}, "threads"),
+        ({"threads": 1.5}, "threads must be a whole number"),
         (
             {"task": "procgen/maze", "mode": "exploration", "contexts": TRAINING},
             "plays level 158988835 alone",

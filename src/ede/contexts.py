@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import index
 
 from ede.errors import EdeError
 
@@ -18,6 +19,11 @@ class Contexts:
     stop: int
 
     def __post_init__(self) -> None:
+        for name, end in (("start", self.start), ("stop", self.stop)):
+            try:
+                object.__setattr__(self, name, index(end))
+            except TypeError:
+                raise EdeError(f"Contexts are whole numbers; got {end!r}.") from None
         if not 0 <= self.start < self.stop <= LIMIT:
             raise EdeError(
                 f"Contexts must satisfy 0 <= start < stop <= {LIMIT}; got {self.start} and {self.stop}."

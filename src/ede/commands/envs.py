@@ -64,7 +64,8 @@ def main(arguments: list[str]) -> int:
         shown = [FAMILIES[prefix]]
     else:
         raise EdeError(f"There is no task '{settings.task}'; `ede envs` lists the worlds.")
-    task = settings.task if settings.task and settings.task != prefix else None
+    is_task = settings.task is not None and (settings.task != prefix or not shown[0].has_names)
+    task = settings.task if is_task else None
     worlds = [(family, list(_played(family, task))) for family in shown]
     if task is not None and not any(played.spec for played in worlds[0][1]):
         raise EdeError(worlds[0][1][0].problem)

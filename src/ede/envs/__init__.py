@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from operator import index
 from typing import Any
 
 from ede.contexts import Contexts
@@ -57,6 +58,13 @@ def make_env(
             if family.has_names
             else f"'{prefix}' takes no name: write '{prefix}'."
         )
+    try:
+        # Procgen's library ends the whole process where a setting is not Python's own whole number.
+        lanes, seed = index(lanes), index(seed)
+    except TypeError:
+        raise EdeError(f"lanes and seed must be whole numbers; got {lanes!r} and {seed!r}.") from None
+    if not isinstance(contexts, Contexts | None):
+        raise EdeError(f"contexts must be a set such as ede.Contexts.range(0, 200); got {contexts!r}.")
     if lanes < 1:
         raise EdeError(f"At least one lane is needed; got {lanes}.")
     make: Callable[..., Lanes] = import_module(family.module).make

@@ -59,12 +59,17 @@ class Schedule:
         return episode_context(self._contexts, self._seed, lane_E, episode_E)
 
     def choose(self, context_K: npt.NDArray[np.integer[Any]]) -> None:
-        chosen_K = np.array(context_K, np.int64)
-        if chosen_K.shape != self._episode_K.shape or chosen_K.min() < 0 or chosen_K.max() >= LIMIT:
+        chosen_K = np.array(context_K)
+        if (
+            chosen_K.shape != self._episode_K.shape
+            or not np.issubdtype(chosen_K.dtype, np.integer)
+            or chosen_K.min() < 0
+            or chosen_K.max() >= LIMIT
+        ):
             raise EdeError(
-                f"choose needs {len(self._episode_K)} context ids, one a lane, from 0 to {LIMIT - 1}."
+                f"choose needs {len(self._episode_K)} context ids, one whole number a lane, from 0 to {LIMIT - 1}."
             )
-        self._chosen_K = chosen_K
+        self._chosen_K = chosen_K.astype(np.int64)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         chosen_K = np.zeros(0, np.int64) if self._chosen_K is None else self._chosen_K

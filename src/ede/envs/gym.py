@@ -75,7 +75,7 @@ def _checked_make(name: str, view: str | None, options: dict[str, Any]) -> gymna
     package = EXTRA_PACKAGES.get(name.split("-")[0])
     try:
         return _make_one(name, view, options)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         line = f"run `pip install 'ede[{package}]'`" if package else f"{error}"
         raise EdeError(f"gym/{name} needs a package that is not installed: {line}.") from None
     except gymnasium.error.DependencyNotInstalled as error:
@@ -86,6 +86,8 @@ def _checked_make(name: str, view: str | None, options: dict[str, Any]) -> gymna
         raise EdeError(
             f"gym/{name} does not take these options ({error}); see its own documentation."
         ) from None
+    except Exception as error:  # whatever another's code makes of an option's value
+        raise EdeError(f"gym/{name} cannot be made with these options: {error!r}.") from error
 
 
 def _view(space: spaces.Space[Any], planes: bool) -> tuple[View, tuple[int, ...], str]:

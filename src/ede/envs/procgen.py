@@ -192,8 +192,8 @@ def make(
         raise EdeError(f"{name} has no mode '{mode}'; its modes are {', '.join(game.modes)}.")
     if not 0 <= seed <= LIMIT:
         raise EdeError(f"Procgen's seed must lie in 0..{LIMIT}; got {seed}.")
-    if threads is not None and not 0 <= threads <= 256:
-        raise EdeError(f"Procgen's threads must lie in 0..256; got {threads}.")
+    if threads is not None and (not isinstance(threads, int) or not 0 <= threads <= 256):
+        raise EdeError(f"Procgen's threads must be a whole number in 0..256; got {threads!r}.")
     chosen = _backend(backend)
     setup = Setup(
         game=game,

@@ -116,15 +116,16 @@ class MirrorLanes(Lanes):
         This is what prioritised level replay needs: choose a lane's next level while its episode runs.
         """
         self._check_open()
-        context_E = np.asarray(context_E)
-        if (
-            not np.issubdtype(context_E.dtype, np.integer)
-            or (context_E < 0).any()
-            or (context_E >= LIMIT).any()
-        ):
-            raise EdeError(f"Levels are whole numbers in 0..{LIMIT - 1}.")
+        lane_E, context_E = np.asarray(lane_E), np.asarray(context_E)
+        if lane_E.shape != context_E.shape:
+            raise EdeError(f"Choose one level for each of these {lane_E.size} lanes; got {context_E.size}.")
+        # The games end the whole process where they are given a lane that is not there.
+        for what, number_E, end in (("Lanes", lane_E, self.lanes), ("Levels", context_E, LIMIT)):
+            is_whole = np.issubdtype(number_E.dtype, np.integer)
+            if not is_whole or (number_E < 0).any() or (number_E >= end).any():
+                raise EdeError(f"{what} are whole numbers in 0..{end - 1}.")
         state_K = self._games.get_state()
-        for lane, context in zip(np.asarray(lane_E).tolist(), context_E.tolist(), strict=True):
+        for lane, context in zip(lane_E.tolist(), context_E.tolist(), strict=True):
             self._write(lane, _at_level(state_K[lane], self._setup, context))
 
     def save(self) -> bytes:

@@ -46,8 +46,10 @@ def make(
         raise EdeError(f"Crafter has no option '{next(iter(unknown))}'; it has observation and time_limit.")
     if observation not in OBSERVATIONS:
         raise EdeError(f"Crafter's observation is one of {', '.join(OBSERVATIONS)}; got '{observation}'.")
-    if time_limit < 1:
-        raise EdeError(f"Crafter's time_limit must be at least 1; got {time_limit}.")
+    if not isinstance(time_limit, int) or time_limit < 1:
+        raise EdeError(f"Crafter's time_limit must be a whole number of at least 1; got {time_limit!r}.")
+    if not 0 <= seed < 2**64:
+        raise EdeError(f"Crafter's seed must lie in 0..{2**64 - 1}; got {seed}.")
     lane_memory.check("crafter", lanes, _BYTES_A_LANE)
     from ede.envs.crafter.lanes import CrafterLanes
 
