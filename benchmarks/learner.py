@@ -1,7 +1,8 @@
 """The learner at the paper's size beside a plain update, in one run, all taking turns.
 
 A plain update is what the structure of the ensemble invites: every head evaluated on every minibatch, the loss pair by
-pair, NCHW in float32, an optimiser without fusion. Run it on a quiet machine: ``python benchmarks/learner.py``.
+pair, NCHW in float32, an optimiser without fusion. At the end whole loops on Procgen, with five members and with one.
+Run it on a quiet machine: ``python benchmarks/learner.py``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import torch
 import torch.nn.functional as F
@@ -17,12 +19,17 @@ from torch import Generator, Tensor, nn
 
 from ede import precision
 from ede.bench.learner import SHAPE, filled_replay, matrix_rate, paper_learner, paper_settings
+from ede.bench.loop import prepared, turn
 from ede.bench.work import of_update
 from ede.compute import keep_memory
 from ede.learner import Learner
 from ede.networks import Network
 from ede.replay import Batch
 from ede.seeds import numpy_generator
+
+PARTS = ("act", "world", "replay", "learn")
+WARM = 6
+"""Vector steps until the first transition is complete and memory is warm."""
 
 
 class PlainUpdate:
@@ -70,6 +77,22 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
+def loops(names: tuple[str, ...], turns: int, threads: int) -> dict[str, list[float]]:
+    """Seconds of acting, world, replay and learning on Procgen, 64 lanes at the paper's size; methods by turns."""
+    changed = {"threads": threads, "precision": "auto"}
+    with ExitStack() as stack:
+        runs = {
+            name: stack.enter_context(prepared("procgen/bigfish", name, "paper", changed)) for name in names
+        }
+        found: dict[str, list[tuple[float, ...]]] = {name: [] for name in names}
+        for number in range(WARM + turns):
+            for name, run in runs.items():
+                parts = turn(run)
+                if number >= WARM:
+                    found[name].append(parts)
+    return {name: [min(part) for part in zip(*parts, strict=True)] for name, parts in found.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=4)
@@ -98,10 +121,10 @@ def main() -> None:
 
     best = dict.fromkeys(works, float("inf"))
     rates = {"bf16": 0.0, "fp32": 0.0}
-    for turn in range(given.turns + 1):
+    for number in range(given.turns + 1):
         for name, work in works.items():
             taken = seconds(work)
-            if turn:
+            if number:
                 best[name] = min(best[name], taken)
         for name in rates:
             rates[name] = max(rates[name], matrix_rate(name, torch.device("cpu")))
@@ -120,6 +143,11 @@ def main() -> None:
         print(line)
     for name in ("bf16", "fp32"):
         print(f"{name}: M=5 takes {best[f'{name}, M=5'] / best[f'{name}, M=1']:.2f} times M=1")
+    ends = loops(("ede", "qrdqn"), given.turns, given.threads)
+    for name, parts in ends.items():
+        spent = ", ".join(f"{part} {1e3 * one:.0f} ms" for part, one in zip(PARTS, parts, strict=True))
+        print(f"procgen/bigfish, 64 lanes, {name}: {spent}; {64 / sum(parts):.0f} steps/s")
+    print(f"end to end: M=5 takes {sum(ends['ede']) / sum(ends['qrdqn']):.2f} times M=1")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """How passes through the network are computed: precision, layout, chunks. What they compute is the network's affair.
 
-``PLAIN`` is the specification: the modules as they are, in the type of their parameters. ``Fused`` is for CPUs:
-oneDNN's convolutions with ReLU and additions inside (``encoder_passes``), chunks that stay in the cache, and products
+``PLAIN`` is the specification: the modules as they are, in the type of their parameters. ``Fused`` is for CPUs: passes
+without a graph as machine code for this processor where it can be compiled (``native``); else, and with a graph,
+oneDNN's convolutions with ReLU and additions inside (``encoder_passes``), chunks that stay in the cache; and products
 of the heads in bf16 where that is the precision. ``Autocast`` is for accelerators. Parameters, targets, losses and the
 optimiser stay in float32 whatever the precision; each path is tested against ``PLAIN``.
 
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from ede import encoder_passes
+from ede import encoder_passes, native
 from ede.networks import Impala, Network, Product
 
 CHUNK = 64
@@ -77,8 +78,8 @@ class Casts:
 class Fused(Compute):
     """Few passes over memory on a CPU, in float32 or bf16."""
 
-    def __init__(self, precision: str, chunk: int = CHUNK) -> None:
-        self.precision, self.chunk = precision, chunk
+    def __init__(self, precision: str, chunk: int = CHUNK, native: bool = False) -> None:
+        self.precision, self.chunk, self.native = precision, chunk, native
         self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self.casts = Casts(self.dtype)
 
@@ -87,6 +88,9 @@ class Fused(Compute):
         if not isinstance(network.encoder, Impala):
             return network.encode(obs, context)
         convolutions = encoder_passes.convolutions(network.encoder)
+        if self.native and native.takes(obs):
+            parameters = [parameter.detach() for pair in convolutions for parameter in pair]
+            return network.join(native.features(obs, parameters, self.precision), context)
         pairs = [(self.casts.of(weight), self.casts.of(bias)) for weight, bias in convolutions]
         return network.join(encoder_passes.frozen(obs, pairs, self.chunk).float(), context)
 
@@ -192,7 +196,7 @@ def choose(precision: str, network: Network) -> Compute:
         return Autocast() if precision == "bf16" else PLAIN
     if not isinstance(network.encoder, Impala) or not encoder_passes.available():
         return PLAIN
-    return Fused(precision)
+    return Fused(precision, native=native.available(precision))
 
 
 def keep_memory() -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ede.cache import cache_folder
 from ede.compute import CHUNK, PLAIN, Compute, choose
 from ede.errors import EdeError
 from ede.networks import Impala, Network
@@ -125,7 +126,7 @@ def processor() -> str:
 
 def memory() -> Path:
     """The file in which measurements are remembered; removing it measures anew."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ede" / "precision.json"
+    return cache_folder() / "precision.json"
 
 
 def _read() -> dict[str, dict[str, float]]:

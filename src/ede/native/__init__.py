@@ -1,0 +1,134 @@
+"""The encoder without a graph as machine code for this processor: ``encoder.c``, compiled where it is first needed.
+
+Used where the processor has AVX-512 and a C compiler is found; for bf16 it must also have matrix units (AMX). A build
+that does not agree with the plain encoder is not used. ``EDE_NATIVE=0`` turns it off.
+
+Axis letters: B batch, d features.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Generator, Tensor
+
+from ede.cache import cache_folder
+from ede.networks import Impala
+
+SOURCE = Path(__file__).with_name("encoder.c")
+OPTIONS = ("-O3", "-march=native", "-shared", "-fPIC")
+PRECISIONS = {"fp32": 0, "bf16": 1}
+TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2}
+"""Of the features' norm: how far a build may be from the plain encoder."""
+MOST_CHANNELS = 4
+"""Of an image; more, as in stacked frames, take the other path."""
+
+
+@cache
+def available(precision: str) -> bool:
+    """Whether this machine can compile and run the encoder in this precision, and it computes what it should."""
+    code = _library()
+    if code is None or (precision == "bf16" and not code.ede_matrix_units()):
+        return False
+    generator = Generator().manual_seed(0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        encoder = Impala((18, 10, 3))
+    images = torch.randint(256, (3, 18, 10, 3), generator=generator, dtype=torch.uint8)
+    with torch.no_grad():
+        expected = encoder(images)
+    parameters = [parameter.detach() for parameter in encoder.parameters()]
+    error = (features(images, parameters, precision) - expected).norm() / expected.norm()
+    return bool(error < TOLERANCE[precision])
+
+
+def takes(obs: Tensor) -> bool:
+    """Whether these are images that it reads."""
+    return obs.dtype == torch.uint8 and obs.ndim == 4 and obs.shape[3] <= MOST_CHANNELS
+
+
+def features(obs: Tensor, parameters: list[Tensor], precision: str) -> Tensor:
+    """[B, d] of images [B, H, W, C]; ``parameters`` are weights and biases of the convolutions by turns, float32."""
+    obs, kept = obs.contiguous(), [parameter.contiguous() for parameter in parameters]
+    assert takes(obs)
+    assert all(parameter.dtype == torch.float32 for parameter in kept)
+    images, *shape = obs.shape
+    height, width = shape[:2]
+    for _ in range(3):
+        height, width = (height + 1) // 2, (width + 1) // 2
+    encoded = torch.empty(images, 32 * height * width)
+    addresses = (ctypes.c_void_p * len(kept))(*(parameter.data_ptr() for parameter in kept))
+    code = _library()
+    assert code is not None
+
+    def encode(first: int, last: int) -> None:
+        code.ede_encode(
+            ctypes.c_void_p(obs[first].data_ptr()), ctypes.c_long(last - first), *map(ctypes.c_int, shape),
+            ctypes.c_int(PRECISIONS[precision]), addresses, ctypes.c_void_p(encoded[first].data_ptr()),
+        )  # fmt: skip
+
+    threads = min(torch.get_num_threads(), images)
+    ends = [images * part // max(1, threads) for part in range(threads + 1)]
+    if threads == 1:
+        encode(0, images)
+    elif images:
+        list(_workers(threads).map(encode, ends[:-1], ends[1:]))
+    return encoded
+
+
+@cache
+def _workers(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="ede-encoder")
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    if os.environ.get("EDE_NATIVE") == "0" or sys.platform != "linux" or platform.machine() != "x86_64":
+        return None
+    if shutil.which(compiler[0]) is None:
+        return None
+    try:
+        return ctypes.CDLL(str(_built(compiler)))
+    except (
+        OSError,
+        subprocess.SubprocessError,
+    ):  # such as a processor without AVX-512, for which it does not compile
+        return None
+
+
+def _built(compiler: list[str]) -> Path:
+    """The compiled code, from the cache where it has been compiled by this compiler for this processor before."""
+    told = subprocess.run(
+        [*compiler, *OPTIONS, "-Q", "--help=target"], capture_output=True, check=True, timeout=60
+    ).stdout
+    name = f"encoder-{hashlib.sha256(SOURCE.read_bytes() + told).hexdigest()[:16]}.so"
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / name).exists():
+            return folder / name
+        building = Path(tempfile.mkdtemp(dir=folder))
+    except OSError:  # a home that cannot be written: compiled anew each time
+        folder = building = Path(tempfile.mkdtemp())
+    fresh = building / name
+    try:
+        subprocess.run(
+            [*compiler, *OPTIONS, "-o", fresh, SOURCE], capture_output=True, check=True, timeout=120
+        )
+        return fresh if building == folder else fresh.replace(folder / name)
+    finally:
+        if building != folder:
+            shutil.rmtree(building)

@@ -1,0 +1,388 @@
+/* IMPALA's encoder without a graph: bytes of images in, features out, one image at a time, all of it in the cache.
+ *
+ * The same function as networks.Impala, for x86 processors with AVX-512: float32 by fused multiply-adds, bf16 by the
+ * matrix units (AMX), sums in float32 under both. ede.native compiles it where it is first needed.
+ *
+ * Layout: an image of H×W pixels lies with a border of zeros, (H+2)×(W+2)×C, channels last, so that a tap of a
+ * convolution is an offset. Positions count along the rows of the bordered image: p = y·(W+2) + x; the two at each
+ * row's end are computed too and put away as zeros. Residuals are float32 at the positions, without a border.
+ */
+#include <immintrin.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { STAGES = 3, CONVOLUTIONS = 15, WIDEST = 32, SLACK = 96, MOST_CHANNELS = 4 };
+enum precision { FP32, BF16 };
+
+typedef struct {
+    int height, width, positions; /* of what a convolution reads and leaves */
+} Plane;
+
+typedef struct {
+    int entering, leaving; /* channels in memory */
+    int channels, steps;   /* of the entering ones, those that are not padding; tiles or taps to multiply */
+    int offset[9];                /* of each step, in positions */
+    void *weight;
+    float bias[WIDEST], bias_tile[WIDEST / 16][16][16];
+} Convolution;
+
+typedef struct {
+    enum precision precision;
+    Plane plane[STAGES + 1]; /* before each stage's pooling; the last one after all */
+    Convolution convolution[CONVOLUTIONS];
+} Encoder;
+
+/* What one convolution does with its result at each position. */
+enum after { RAW, OPEN, ADD, ADD_LAST };
+
+static inline __m512 relu(__m512 x) { return _mm512_max_ps(x, _mm512_setzero_ps()); }
+
+#if defined(__AMX_BF16__) && defined(__AVX512BF16__)
+#define MATRIX_UNITS 1
+static inline __m256i halves(__m512 x) { return (__m256i)_mm512_cvtneps_pbh(x); }
+#else
+#define MATRIX_UNITS 0
+static inline __m256i halves(__m512 x) { return _mm512_cvtps_ph(x, 0); } /* never reached: BF16 is refused */
+#endif
+
+static inline uint16_t half(float x) { return (uint16_t)_mm256_extract_epi16(halves(_mm512_set1_ps(x)), 0); }
+
+static inline void put(enum precision precision, void *to, long index, __m512 x) {
+    if (precision == BF16)
+        _mm256_storeu_si256((__m256i *)((uint16_t *)to + index), halves(x));
+    else
+        _mm512_storeu_ps((float *)to + index, x);
+}
+
+static Plane plane_of(int height, int width) {
+    return (Plane){height, width, (height - 1) * (width + 2) + width};
+}
+
+/* Weights as [tap, channels, leaving]. */
+static void pack_taps(Convolution *c, const float *weight, int row) {
+    c->steps = 9;
+    float *taps = aligned_alloc(64, sizeof(float) * 9 * c->channels * c->leaving);
+    c->weight = taps;
+    for (int tap = 0; tap < 9; tap++) {
+        c->offset[tap] = tap / 3 * row + tap % 3;
+        for (int channel = 0; channel < c->channels; channel++)
+            for (int n = 0; n < c->leaving; n++)
+                *taps++ = weight[(n * (long)c->channels + channel) * 9 + tap];
+    }
+}
+
+/* Results of 16 positions and 16 channels, from position p on. */
+static inline __attribute__((always_inline)) void
+finish(enum precision precision, enum after after, const float *result, long p, const __mmask16 *inside, int leaving,
+       int first, int row, float *residual, void *out) {
+    for (int i = 0; i < 16; i++) {
+        __m512 x = _mm512_loadu_ps(result + i * 16);
+        long at = (p + i) * leaving + first, bordered = (p + i + row + 1) * leaving + first;
+        if (after == RAW) {
+            _mm512_storeu_ps(residual + at, x);
+            continue;
+        }
+        if (after != OPEN) {
+            x = _mm512_add_ps(x, _mm512_loadu_ps(residual + at));
+            _mm512_storeu_ps(residual + at, x);
+        }
+        if (after != ADD_LAST) x = relu(x);
+        put(precision, out, bordered, _mm512_maskz_mov_ps(inside[p + i], x));
+    }
+}
+
+static inline __attribute__((always_inline)) void
+convolve_taps(const Convolution *c, int blocks, enum after after, const float *in, Plane plane,
+              const __mmask16 *inside, float *residual, void *out) {
+    enum { TOGETHER = 8 };
+    const int row = plane.width + 2, entering = c->entering, channels = c->channels;
+    float result[2][16][16] __attribute__((aligned(64)));
+    for (long p = 0; p < plane.positions; p += 16) {
+        for (int part = 0; part < 16; part += TOGETHER) {
+            __m512 sum[TOGETHER][2];
+#pragma GCC unroll 8
+            for (int i = 0; i < TOGETHER; i++)
+                for (int block = 0; block < blocks; block++) sum[i][block] = _mm512_loadu_ps(c->bias + 16 * block);
+            for (int tap = 0; tap < 9; tap++) {
+                const float *x = in + (p + part + c->offset[tap]) * entering;
+                const float *w = (float *)c->weight + (long)tap * channels * 16 * blocks;
+                for (int channel = 0; channel < channels; channel++, x++, w += 16 * blocks) {
+                    __m512 w0 = _mm512_load_ps(w), w1 = blocks == 2 ? _mm512_load_ps(w + 16) : w0;
+#pragma GCC unroll 8
+                    for (int i = 0; i < TOGETHER; i++) {
+                        __m512 value = _mm512_set1_ps(x[i * entering]);
+                        sum[i][0] = _mm512_fmadd_ps(value, w0, sum[i][0]);
+                        if (blocks == 2) sum[i][1] = _mm512_fmadd_ps(value, w1, sum[i][1]);
+                    }
+                }
+            }
+#pragma GCC unroll 8
+            for (int i = 0; i < TOGETHER; i++)
+                for (int block = 0; block < blocks; block++) _mm512_store_ps(result[block][part + i], sum[i][block]);
+        }
+        for (int block = 0; block < blocks; block++)
+            finish(FP32, after, result[block][0], p, inside, 16 * blocks, 16 * block, row, residual, out);
+    }
+}
+
+#if MATRIX_UNITS
+/* Weights [leaving, entering, 3, 3] as tiles of 16 pairs of inputs by 16 outputs; a step covers 32 numbers that lie
+ * one after another in a row of pixels: one pixel of 32 channels, two of 16, or eight of 4. */
+static void pack_tiles(Convolution *c, const float *weight, int row) {
+    int pixels = 32 / c->entering, steps_a_row = (3 + pixels - 1) / pixels, blocks = c->leaving / 16;
+    c->steps = 3 * steps_a_row;
+    uint16_t *tiles = aligned_alloc(64, (size_t)c->steps * blocks * 1024);
+    c->weight = tiles;
+    for (int step = 0; step < c->steps; step++) {
+        int y = step / steps_a_row, first = step % steps_a_row * pixels;
+        c->offset[step] = y * row + first;
+        for (int block = 0; block < blocks; block++)
+            for (int k = 0; k < 32; k++)
+                for (int n = 0; n < 16; n++) {
+                    int x = first + k / c->entering, channel = k % c->entering;
+                    const float *of = weight + ((block * 16 + n) * (long)c->channels + channel) * 9 + y * 3 + x;
+                    tiles[((step * blocks + block) * 16 + k / 2) * 32 + n * 2 + k % 2] =
+                        x < 3 && channel < c->channels ? half(*of) : 0;
+                }
+    }
+}
+
+static inline __attribute__((always_inline)) void
+convolve_tiles(const Convolution *c, int blocks, enum after after, const uint16_t *in, Plane plane,
+               const __mmask16 *inside, float *residual, void *out) {
+    const int row = plane.width + 2, stride = 2 * c->entering, together = blocks == 2 ? 32 : 64;
+    const uint16_t *tiles = c->weight;
+    float result[4][16][16] __attribute__((aligned(64)));
+    for (long p = 0; p < plane.positions; p += together) {
+        _tile_loadd(0, c->bias_tile[0], 64);
+        _tile_loadd(1, c->bias_tile[blocks - 1], 64);
+        _tile_loadd(2, c->bias_tile[0], 64);
+        _tile_loadd(3, c->bias_tile[blocks - 1], 64);
+        for (int step = 0; step < c->steps; step++) {
+            const uint16_t *a = in + (p + c->offset[step]) * c->entering, *b = tiles + (long)step * blocks * 512;
+            _tile_loadd(4, a, stride);
+            _tile_loadd(5, a + 16 * c->entering, stride);
+            _tile_loadd(6, b, 64);
+            if (blocks == 2) {
+                _tile_loadd(7, b + 512, 64);
+                _tile_dpbf16ps(0, 4, 6);
+                _tile_dpbf16ps(1, 4, 7);
+                _tile_dpbf16ps(2, 5, 6);
+                _tile_dpbf16ps(3, 5, 7);
+            } else {
+                _tile_dpbf16ps(0, 4, 6);
+                _tile_loadd(7, a + 32 * c->entering, stride);
+                _tile_dpbf16ps(1, 5, 6);
+                _tile_loadd(4, a + 48 * c->entering, stride);
+                _tile_dpbf16ps(2, 7, 6);
+                _tile_dpbf16ps(3, 4, 6);
+            }
+        }
+        _tile_stored(0, result[0], 64);
+        _tile_stored(1, result[1], 64);
+        _tile_stored(2, result[2], 64);
+        _tile_stored(3, result[3], 64);
+        for (int i = 0; i < 4; i++)
+            finish(BF16, after, result[i][0], p + (blocks == 2 ? i / 2 : i) * 16, inside, 16 * blocks,
+                   blocks == 2 ? i % 2 * 16 : 0, row, residual, out);
+    }
+}
+
+static void configure_tiles(void) {
+    struct {
+        uint8_t palette, start, reserved[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } __attribute__((packed)) tiles = {.palette = 1};
+    for (int tile = 0; tile < 8; tile++) tiles.bytes[tile] = 64, tiles.rows[tile] = 16;
+    _tile_loadconfig(&tiles);
+}
+
+static void release_tiles(void) { _tile_release(); }
+#else
+static void pack_tiles(Convolution *c, const float *weight, int row) { (void)c, (void)weight, (void)row; }
+#define convolve_tiles(...) (void)0
+static void configure_tiles(void) {}
+static void release_tiles(void) {}
+#endif
+
+/* One convolution of the plane; what its result is for is known when this is compiled. */
+static void convolve(const Encoder *e, const Convolution *c, enum after after, const void *in, Plane plane,
+                     const __mmask16 *inside, float *residual, void *out) {
+#define OF(BLOCKS, AFTER)                                                                                             \
+    (e->precision == BF16 ? convolve_tiles(c, BLOCKS, AFTER, in, plane, inside, residual, out)                        \
+                          : convolve_taps(c, BLOCKS, AFTER, in, plane, inside, residual, out))
+    if (c->leaving == 16)
+        after == RAW ? OF(1, RAW) : after == OPEN ? OF(1, OPEN) : after == ADD ? OF(1, ADD) : OF(1, ADD_LAST);
+    else
+        after == RAW ? OF(2, RAW) : after == OPEN ? OF(2, OPEN) : after == ADD ? OF(2, ADD) : OF(2, ADD_LAST);
+#undef OF
+}
+
+/* Maxima over 3×3 at every second pixel: the residual of the smaller plane and, opened by a ReLU, what enters next.
+ * Outside the plane stands its nearest pixel, which the window holds anyway. */
+static inline __attribute__((always_inline)) void
+pool(enum precision precision, const float *wide, Plane from, Plane to, const int channels, float *residual,
+     void *out) {
+    const int wide_row = from.width + 2, row = to.width + 2;
+    for (int y = 0; y < to.height; y++) {
+        const float *middle = wide + 2L * y * wide_row * channels;
+        const float *above = y ? middle - (long)wide_row * channels : middle;
+        const float *below = 2 * y + 1 < from.height ? middle + (long)wide_row * channels : middle;
+        for (int x = 0; x < to.width; x++)
+            for (int first = 0; first < channels; first += 16) {
+                long centre = 2L * x * channels + first;
+                long left = x ? centre - channels : centre, right = centre;
+                if (2 * x + 1 < from.width) right += channels;
+                const long at[3] = {left, centre, right};
+                __m512 most[3];
+                for (int i = 0; i < 3; i++) {
+                    most[i] = _mm512_max_ps(_mm512_loadu_ps(above + at[i]), _mm512_loadu_ps(middle + at[i]));
+                    most[i] = _mm512_max_ps(most[i], _mm512_loadu_ps(below + at[i]));
+                }
+                most[0] = _mm512_max_ps(_mm512_max_ps(most[0], most[1]), most[2]);
+                long p = (long)y * row + x;
+                _mm512_storeu_ps(residual + p * channels + first, most[0]);
+                put(precision, out, (p + row + 1) * channels + first, relu(most[0]));
+            }
+    }
+}
+
+static void shrink(enum precision precision, const float *wide, Plane from, Plane to, int channels, float *residual,
+                   void *out) {
+    if (precision == BF16)
+        channels == 16 ? pool(BF16, wide, from, to, 16, residual, out) : pool(BF16, wide, from, to, 32, residual, out);
+    else
+        channels == 16 ? pool(FP32, wide, from, to, 16, residual, out) : pool(FP32, wide, from, to, 32, residual, out);
+}
+
+/* Up to 16 pixels of three bytes each to numbers in [0, 1], four to a pixel, zeros for those that are not there. */
+static inline __attribute__((always_inline)) void
+enter_three(enum precision precision, const uint8_t *image, int pixels, void *out, long at) {
+    const __m512i quarters = _mm512_setr_epi32(0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11);
+    const __m512i bytes = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1));
+    __mmask64 there = (1ULL << (3 * pixels)) - 1;
+    __m512i spread = _mm512_permutexvar_epi32(quarters, _mm512_maskz_loadu_epi8(there, image));
+    __m128i part[4];
+    _mm512_storeu_si512(part, _mm512_shuffle_epi8(spread, bytes));
+    for (int i = 0; i < 4; i++) {
+        __m512 number = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(part[i]));
+        put(precision, out, at + 16 * i, _mm512_div_ps(number, _mm512_set1_ps(255)));
+    }
+}
+
+/* Bytes [H, W, channels] to numbers with a border, MOST_CHANNELS to a pixel. */
+static inline __attribute__((always_inline)) void
+enter(enum precision precision, const uint8_t *image, Plane plane, int channels, void *out) {
+    for (int y = 0; y < plane.height; y++) {
+        const uint8_t *line = image + (long)y * plane.width * channels;
+        long at = ((long)(y + 1) * (plane.width + 2) + 1) * MOST_CHANNELS;
+        if (channels == 3) /* past the line's end it writes zeros, where they belong or are written over */
+            for (int x = 0; x < plane.width; x += 16, at += 16 * MOST_CHANNELS)
+                enter_three(precision, line + 3 * x, plane.width - x < 16 ? plane.width - x : 16, out, at);
+        else
+            for (int x = 0; x < plane.width; x++)
+                for (int channel = 0; channel < channels; channel++) {
+                    float number = (float)line[x * channels + channel] / 255;
+                    if (precision == BF16)
+                        ((uint16_t *)out)[at + x * MOST_CHANNELS + channel] = half(number);
+                    else
+                        ((float *)out)[at + x * MOST_CHANNELS + channel] = number;
+                }
+    }
+}
+
+/* The residual of the last plane through a last ReLU, channels first. */
+static void leave(const float *residual, Plane plane, int channels, float *features) {
+    for (int channel = 0; channel < channels; channel++)
+        for (int y = 0; y < plane.height; y++)
+            for (int x = 0; x < plane.width; x++) {
+                float value = residual[((long)y * (plane.width + 2) + x) * channels + channel];
+                *features++ = value > 0 ? value : 0;
+            }
+}
+
+/* Ask the system for the matrix units, once a process; 1 where this processor has them and the system gives them. */
+int ede_matrix_units(void) {
+    enum { REQUEST = 0x1023, TILE_DATA = 18 };
+    return MATRIX_UNITS && !syscall(SYS_arch_prctl, REQUEST, TILE_DATA);
+}
+
+static const int LEAVING[STAGES] = {16, 32, 32};
+
+static void prepare(Encoder *e, int height, int width, int channels, enum precision precision,
+                    const float *const *parameters) {
+    e->precision = precision;
+    e->plane[0] = plane_of(height, width);
+    for (int stage = 0; stage < STAGES; stage++)
+        e->plane[stage + 1] = plane_of((e->plane[stage].height + 1) / 2, (e->plane[stage].width + 1) / 2);
+    for (int number = 0; number < CONVOLUTIONS; number++) {
+        Convolution *c = &e->convolution[number];
+        int stage = number / 5, first = number % 5 == 0;
+        int row = e->plane[first ? stage : stage + 1].width + 2;
+        c->channels = !first ? LEAVING[stage] : stage ? LEAVING[stage - 1] : channels;
+        c->entering = number ? c->channels : MOST_CHANNELS;
+        c->leaving = LEAVING[stage];
+        (precision == BF16 ? pack_tiles : pack_taps)(c, parameters[2 * number], row);
+        memcpy(c->bias, parameters[2 * number + 1], sizeof(float) * c->leaving);
+        for (int n = 0; n < c->leaving; n++)
+            for (int i = 0; i < 16; i++) c->bias_tile[n / 16][i][n % 16] = c->bias[n];
+    }
+}
+
+static size_t bordered(Plane plane) { return (size_t)(plane.height + 2) * (plane.width + 2) + SLACK; }
+
+static void *zeros(size_t bytes) {
+    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    return memset(memory, 0, (bytes + 63) / 64 * 64);
+}
+
+/* count images [H, W, channels] to features [count, 32·h·w]; 15 weights and biases by turns, all float32. */
+void ede_encode(const uint8_t *images, long count, int height, int width, int channels, int precision,
+                const float *const *parameters, float *features) {
+    Encoder *e = aligned_alloc(64, (sizeof(Encoder) + 63) / 64 * 64);
+    prepare(e, height, width, channels, precision, parameters);
+    if (precision == BF16) configure_tiles();
+
+    float *image = zeros(bordered(e->plane[0]) * MOST_CHANNELS * sizeof(float));
+    float *wide = zeros(bordered(e->plane[0]) * WIDEST * sizeof(float));
+    float *opened[STAGES], *inner[STAGES], *residual[STAGES];
+    __mmask16 *inside[STAGES];
+    for (int stage = 0; stage < STAGES; stage++) {
+        Plane plane = e->plane[stage + 1];
+        size_t bytes = bordered(plane) * LEAVING[stage] * sizeof(float);
+        opened[stage] = zeros(bytes), inner[stage] = zeros(bytes), residual[stage] = zeros(bytes);
+        inside[stage] = zeros(bordered(plane) * sizeof(__mmask16));
+        for (int p = 0; p < plane.positions; p++) inside[stage][p] = p % (plane.width + 2) < plane.width ? 0xFFFF : 0;
+    }
+
+    long size = (long)LEAVING[STAGES - 1] * e->plane[STAGES].height * e->plane[STAGES].width;
+    for (long number = 0; number < count; number++) {
+        const uint8_t *next = images + number * height * width * channels;
+        precision == BF16 ? enter(BF16, next, e->plane[0], channels, image)
+                          : enter(FP32, next, e->plane[0], channels, image);
+        const void *in = image;
+        for (int stage = 0; stage < STAGES; stage++) {
+            const Convolution *c = &e->convolution[5 * stage];
+            Plane plane = e->plane[stage + 1];
+            convolve(e, c, RAW, in, e->plane[stage], NULL, wide, NULL);
+            shrink(precision, wide, e->plane[stage], plane, LEAVING[stage], residual[stage], opened[stage]);
+            convolve(e, c + 1, OPEN, opened[stage], plane, inside[stage], NULL, inner[stage]);
+            convolve(e, c + 2, ADD, inner[stage], plane, inside[stage], residual[stage], opened[stage]);
+            convolve(e, c + 3, OPEN, opened[stage], plane, inside[stage], NULL, inner[stage]);
+            convolve(e, c + 4, ADD_LAST, inner[stage], plane, inside[stage], residual[stage], opened[stage]);
+            in = opened[stage];
+        }
+        leave(residual[STAGES - 1], e->plane[STAGES], LEAVING[STAGES - 1], features + number * size);
+    }
+
+    if (precision == BF16) release_tiles();
+    for (int stage = 0; stage < STAGES; stage++)
+        free(opened[stage]), free(inner[stage]), free(residual[stage]), free(inside[stage]);
+    for (int number = 0; number < CONVOLUTIONS; number++) free(e->convolution[number].weight);
+    free(image), free(wide), free(e);
+}

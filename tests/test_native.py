@@ -1,0 +1,152 @@
+"""The encoder as machine code against the plain one; and what happens where it cannot be."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Generator, Tensor
+
+from ede import native
+from ede.compute import Fused, choose
+from ede.networks import Impala, Network
+from test_compute import BF16, FLOAT32, distance, float_batch, network_of
+
+TOLERANCE = {"fp32": FLOAT32, "bf16": BF16}
+
+
+@pytest.fixture(params=["fp32", "bf16"], scope="session")
+def precision(request: pytest.FixtureRequest) -> str:
+    name = str(request.param)
+    if not native.available(name):
+        pytest.skip(f"this machine has no {name} units that the code is written for, or no compiler")
+    return name
+
+
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """Everything about this machine is asked anew, and again afterwards."""
+    caches = (native.available, native._library)
+    for cached in caches:
+        cached.cache_clear()
+    yield
+    for cached in caches:
+        cached.cache_clear()
+
+
+def encoder_and_images(shape: tuple[int, int, int], images: int, seed: int = 0) -> tuple[Impala, Tensor]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        encoder = Impala(shape)
+    return encoder, torch.randint(
+        256, (images, *shape), dtype=torch.uint8, generator=Generator().manual_seed(seed)
+    )
+
+
+def parameters_of(encoder: Impala) -> list[Tensor]:
+    return [parameter.detach() for parameter in encoder.parameters()]
+
+
+@given(
+    height=st.integers(1, 40), width=st.integers(1, 40), channels=st.integers(1, 4), images=st.integers(1, 3)
+)
+def test_images_of_any_size_give_the_plain_features(
+    precision: str, height: int, width: int, channels: int, images: int
+) -> None:
+    encoder, obs = encoder_and_images((height, width, channels), images, seed=height * 41 + width)
+    with torch.no_grad():
+        plain = encoder(obs)
+    assert distance(native.features(obs, parameters_of(encoder), precision), plain) < TOLERANCE[precision]
+
+
+def test_an_image_gives_the_same_bits_in_any_batch_and_on_any_number_of_threads(precision: str) -> None:
+    encoder, obs = encoder_and_images((20, 16, 3), 7)
+    whole = native.features(obs, parameters_of(encoder), precision)
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            assert torch.equal(native.features(obs, parameters_of(encoder), precision), whole)
+    finally:
+        torch.set_num_threads(before)
+    for image in range(7):
+        alone = native.features(obs[image : image + 1], parameters_of(encoder), precision)
+        assert torch.equal(alone[0], whole[image])
+    assert native.features(obs[:0], parameters_of(encoder), precision).shape == (0, whole.shape[1])
+
+
+def test_a_run_computes_with_it_where_it_can(precision: str) -> None:
+    network = network_of()
+    compute = choose(precision, network)
+    assert isinstance(compute, Fused)
+    assert compute.native
+    batch = float_batch(1, size=7)
+    obs, context = batch.obs_MB[0], batch.context_MB[0]
+    plain = Fused(precision).frozen_features(network, obs, context)
+    assert distance(compute.frozen_features(network, obs, context), plain) < TOLERANCE[precision]
+    with torch.no_grad():  # it reads the parameters themselves, whatever wrote them
+        for parameter in network.parameters():
+            parameter.mul_(1.5)
+    moved = Fused(precision).frozen_features(network, obs, context)
+    assert distance(compute.frozen_features(network, obs, context), moved) < TOLERANCE[precision]
+    assert distance(moved, plain) > 0.1
+
+
+def test_stacked_frames_take_the_other_path(precision: str) -> None:
+    network: Network = network_of(shape=(16, 16, 12))
+    obs = torch.zeros((2, 16, 16, 12), dtype=torch.uint8)
+    compute = Fused(precision, native=True)
+    context = torch.zeros(2, dtype=torch.int64)
+    assert torch.equal(
+        compute.frozen_features(network, obs, context),
+        Fused(precision).frozen_features(network, obs, context),
+    )
+
+
+def test_a_build_that_computes_something_else_is_not_used(
+    precision: str, forgotten: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wrong = tmp_path / "encoder.c"
+    right = native.SOURCE.read_text()
+    wrong.write_text(
+        right.replace("most[0] = _mm512_max_ps(_mm512_max_ps", "most[0] = _mm512_min_ps(_mm512_max_ps")
+    )
+    assert wrong.read_text() != right
+    monkeypatch.setattr(native, "SOURCE", wrong)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert not native.available(precision)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"EDE_NATIVE": "0"}, {"CC": "no-such-compiler"}, {"CC": "false"}],
+    ids=["turned off", "no compiler", "a compiler that fails"],
+)
+def test_without_it_the_other_path_is_taken(
+    environment: dict[str, str], forgotten: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert not native.available("fp32")
+    assert not native.available("bf16")
+    compute = choose("fp32", network_of())
+    assert not getattr(compute, "native", False)
+
+
+def test_a_home_that_cannot_be_written_compiles_anew(tmp_path: Path) -> None:
+    if not native.available("fp32"):
+        pytest.skip("this machine has no fp32 units that the code is written for, or no compiler")
+    (tmp_path / "ede").write_text("a file in the folder's place")
+    code = "from ede import native; print(native.available('fp32'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["True"]
