@@ -2,6 +2,7 @@
 
 import csv
 import json
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from chromium import opened
 from ede.errors import EdeError
 from ede.report.achievements import score, success_rates
+from ede.report.figures import intervals, lattice, over_steps
 from ede.report.load import load, read_run
 from ede.report.page import order_of_tones, readable, write_report
 from ede.report.scores import (
+    Curve,
     comparisons,
     final_scores,
     gaps,
@@ -21,6 +24,7 @@ from ede.report.scores import (
     over_seeds,
     trained_share,
 )
+from ede.statistics import METRICS, Estimate
 from synthetic_runs import write_run
 
 
@@ -110,11 +114,34 @@ def test_what_differs_beside_the_seed_tells_groups_apart(tmp_path):
     }
 
 
+def test_a_label_names_the_settings_that_are_not_the_presets_own(tmp_path):
+    for seed in (0, 1):
+        write_run(tmp_path / f"plain{seed}", method="ede", seed=seed)
+        for name, value in (("phi", 10.0), ("batch_size", 64), ("batch_size", 512)):
+            write_run(tmp_path / f"{name}{value}{seed}", method="ede", seed=seed, **{name: value})
+    write_run(tmp_path / "said", method="ede", seed=2, phi=30.0)  # the preset's value, spelt out
+    found = {group.label: len(group.runs) for group in groups(load([tmp_path]).runs)}
+    assert list(found.items()) == [
+        ("ede", 3),
+        ("ede · batch_size=64", 2),
+        ("ede · batch_size=512", 2),
+        ("ede · phi=10.0", 2),
+    ]
+
+
+def test_gymnasium_tasks_are_compared_within_their_suite(tmp_path):
+    tasks = ("gym/MiniGrid-FourRooms-v0", "gym/MiniGrid-DoorKey-6x6-v0", "gym/CartPole-v1")
+    for index, task in enumerate(tasks):
+        write_run(tmp_path / str(index), task, level=0.5)
+    (found,) = comparisons(groups(load([tmp_path]).runs), "test", "ede_code")
+    assert (found.family, set(found.tasks)) == ("MiniGrid", set(tasks[:2]))
+
+
 def test_runs_of_another_length_are_no_seeds_of_the_same_thing(tmp_path):
     for steps in (50_000, 100_000):
         write_run(tmp_path / str(steps), steps=steps)
     found = groups(load([tmp_path]).runs)
-    assert [group.label for group in found] == ["ede · steps=100000", "ede · steps=50000"]
+    assert [group.label for group in found] == ["ede · steps=50000", "ede · steps=100000"]
 
 
 def test_methods_that_meet_on_several_tasks_have_colours_of_their_own(tmp_path):
@@ -136,6 +163,8 @@ def test_where_training_has_every_context_nothing_is_held_out(tmp_path):
     (folder / "config.json").write_text(json.dumps({**config, "train_contexts": "full"}))
     page = write_report([folder], tmp_path / "out").read_text()
     assert "nothing is held out" in page
+    assert "<h1>1 method on crafter</h1>" in page
+    assert "<!-- held-out contexts -->" not in page  # the label of a dot, as a figure spells it
     assert 'id="gap"' not in page
     assert 'id="contexts"' not in page
 
@@ -293,7 +322,7 @@ def test_returns_are_scaled_only_where_the_limits_are_known(tmp_path, task, expe
 def test_a_stranger_sees_what_was_run_how_much_and_what_it_shows(report):
     with opened(report) as (page, complaints):
         said = page.inner_text("#runs")
-        assert "9 runs of 3 methods on 3 tasks; 8 are finished." in said
+        assert "9 runs of 3 methods on 3 tasks; 8 of them finished." in said
         assert "1 of 9 runs are unfinished" in said
         assert "config.json is broken" in said
         assert "the highest IQM is ede" in page.inner_text("#aggregates")
@@ -309,8 +338,28 @@ def test_a_stranger_sees_what_was_run_how_much_and_what_it_shows(report):
         assert complaints == []
 
 
+@pytest.mark.parametrize("count", [3, 9, 28])
+def test_long_labels_neither_overlap_nor_crush_the_panels(count):
+    line = Curve(*(np.arange(5.0) for _ in range(5)))
+    labels = [f"ede · phi=10.0 · tee_lambda=0.5 · tee_alpha={index}.0" for index in range(count)]
+    tones = {label: index for index, label in enumerate(labels)}
+    estimates = {label: {metric: Estimate(0.5, 0.1, 0.9) for metric in METRICS} for label in labels}
+    for drawing in (
+        lattice({label: [over_steps(line)] for label in labels}, tones, ("held-out",), "Steps", "Return"),
+        intervals(estimates, tones, "Normalised return"),
+    ):
+        drawing.draw_without_rendering()
+        panels = [axes for axes in drawing.axes if axes.axison]
+        titles = [axes.title.get_window_extent() for axes in panels]
+        assert not any(one.overlaps(other) for one, other in combinations(titles, 2))
+        assert min(axes.get_window_extent().height for axes in panels) > 0.4 * drawing.dpi
+        assert min(axes.get_window_extent().width for axes in panels) > 0.8 * drawing.dpi
+
+
 @pytest.mark.browser
 def test_the_page_fits_a_telephone(report):
     with opened(report, width=390) as (page, complaints):
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        wide = page.locator("#final figure svg").first
+        assert wide.bounding_box()["width"] > 600, "its words would be too small to read"
         assert complaints == []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from ede.paper.item import Item
-from ede.paper.show import Said, Shown
+from ede.paper.show import Cell, Said, Shown
 from ede.report.page import render
 from ede.report.parts import Numbers, Picture, Section
 from ede.report.style import DPI, WIDTHS
@@ -23,7 +24,10 @@ def write_page(item: Item, command: str, said: Sequence[Said], images: Sequence[
         "package, not yet has no run behind it.",
         tuple(Picture(image.stem, f"{image.stem}.pdf", None) for image in images),
         tuple(
-            Numbers("", table.title, tuple(table.columns), tuple(map(tuple, table.rows))) for table in tables
+            Numbers(
+                "", table.title, tuple(table.columns), tuple(tuple(map(_unbroken, row)) for row in table.rows)
+            )
+            for table in tables
         ),
         tuple(one.replace("`", "") for one in said if isinstance(one, str)),
     )
@@ -39,6 +43,11 @@ def write_page(item: Item, command: str, said: Sequence[Said], images: Sequence[
     )
     page.write_text(text, encoding="utf-8")
     return page
+
+
+def _unbroken(cell: Cell) -> Cell:
+    """An interval stays on one line."""
+    return re.sub(r"\[(\S+), (\S+)\]", "[\\1,\u00a0\\2]", cell) if isinstance(cell, str) else cell
 
 
 def _element(name: str, data: bytes) -> str:

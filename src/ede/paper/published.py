@@ -120,8 +120,8 @@ def draw_aggregates(split: str, request: Request) -> None:
         [[method, *(str(estimate) for estimate in metrics.values())] for method, metrics in found.items()],
     )
     say(
-        "Values: arithmetic on the printed means. Brackets: 95 % of simulated repetitions with five runs a game "
-        "drawn from the printed mean and standard deviation."
+        "Values (strokes of the figure): arithmetic on the printed means. Brackets (bands): 95 % of simulated "
+        "repetitions with five runs a game drawn from the printed mean and standard deviation."
     )
     say(f"Verdict: {verdict(split, found)}")
     if request.runs:

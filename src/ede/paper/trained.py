@@ -44,6 +44,8 @@ class Measured:
     unit: str
     steps: str
     """Environment steps of these runs."""
+    left_out: tuple[str, ...] = ()
+    """Tasks that some of the cells have not finished."""
 
 
 def draw(experiment: Experiment, request: Request) -> None:
@@ -166,6 +168,7 @@ def measured(experiment: Experiment, found: Sequence[Group]) -> list[Measured]:
             f"normalised return on {where} contexts"
             + (f" ({TABLE})" if comparison.family == "procgen" else ""),
             _steps(found, comparison.tasks),
+            comparison.left_out,
         )
         for comparison in comparisons(found, split, TABLE)
         if comparison.tasks
@@ -189,12 +192,12 @@ def verdict(claim: Claim, found: Measured, generator: np.random.Generator) -> st
     apart = difference(upper, lower, generator, found.metric)
     if separation_chance(upper, lower) > DECISIVE:
         return f"too few runs to decide here (difference {apart})"
-    if claim.alike:
-        return f"{'no difference shown' if apart.low <= 0 <= apart.high else 'they differ'} here ({apart})"
     chance = shuffle_chance(upper, lower, generator, found.metric)
     if apart.low <= 0 <= apart.high or chance > DECISIVE:
-        return f"not decided here (difference {apart}; chance gives as much in {chance:.1%} of cases)"
-    return f"{'holds' if apart.low > 0 else 'the contrary'} here (difference {apart})"
+        undecided = "no difference shown" if claim.alike else "not decided"
+        return f"{undecided} here (difference {apart}; chance gives as much in {chance:.1%} of cases)"
+    decided = "they differ" if claim.alike else "holds" if apart.low > 0 else "the contrary"
+    return f"{decided} here (difference {apart})"
 
 
 def _compare(
@@ -233,6 +236,18 @@ def _compare(
         )
     else:
         say("The paper shows this as a figure without numbers, so only its claims can be compared.")
+        for one in found:
+            if one.left_out:
+                say(
+                    f"{one.family}: scores are of what every cell shown has finished, "
+                    f"{distinct(next(iter(one.scores.values())))}."
+                )
+        if found:
+            say(
+                "In brackets, as in the bands of the figures: 95 % stratified bootstrap interval over runs; where a "
+                "task has one run there is none. A claim holds, or the contrary does, where that interval of the "
+                "difference leaves out zero and shuffling the runs gives as much in at most 2.5 % of cases."
+            )
     claims: list[list[Value]] = [
         [str(claim), one.family, verdict(claim, one, generator)]
         for claim in experiment.claims
@@ -254,7 +269,7 @@ def _compare(
         drawing = figures.intervals(
             {label: {one.metric: estimate} for label, estimate in estimates[one.family].items()},
             tones,
-            f"{one.family}: {one.unit}, {one.steps} steps, {MEASURED}",
+            f"{one.family}: {one.unit}, {one.steps} steps, {MEASURED} (bands 95 %)",
         )
         save(drawing, request.out, f"{experiment.name}-{one.family}")
     if printed:
@@ -302,7 +317,7 @@ def _curves(
             drawn[group.task][group.label] = curve
     if drawn:
         tones = {cell.label: index for index, cell in enumerate(experiment.cells)}
-        drawing = figures.curves(drawn, tones, f"Return, {MEASURED}")
+        drawing = figures.curves(drawn, tones, f"Held-out return,\n{MEASURED}")
         save(drawing, request.out, f"{experiment.name}-by-task")
 
 

@@ -19,6 +19,7 @@ from ede.report.scores import (
     held_out,
     learning_curve,
     metric_curve,
+    natural,
     over_runs,
     trained_share,
     training_curve,
@@ -31,6 +32,7 @@ def per_task(material: Material) -> Section | None:
     rows: list[tuple[Cell, ...]] = []
     for family, tasks in material.families().items():
         drawn: dict[str, dict[str, list[Estimate | None]]] = {}
+        unseen = any(held_out(group) for mine in tasks.values() for group in mine)
         for task, mine in tasks.items():
             for group in mine:
                 values = {split: final_scores(group, split) for split in ("test", "train")}
@@ -42,9 +44,11 @@ def per_task(material: Material) -> Section | None:
                         spread = float(runs.std(ddof=1)) if len(runs) > 1 else float("nan")
                         rows.append((task, group.label, split, len(runs), steps, estimate, spread))
                 if any(found.values()):
-                    drawn.setdefault(task, {})[group.label] = list(found.values())
+                    drawn.setdefault(task, {})[group.label] = (
+                        list(found.values()) if unseen else [found["test"]]
+                    )
         if drawn:
-            names = (SPLITS["test"], SPLITS["train"])
+            names = (SPLITS["test"], SPLITS["train"]) if unseen else ("full distribution",)
             drawing = figures.dots(drawn, material.tones, names, "Return")
             pictures.append(Picture(f"final-{family}", f"{family}: closing evaluation, raw return.", drawing))
     if not rows:
@@ -54,7 +58,8 @@ def per_task(material: Material) -> Section | None:
         "final",
         "Final returns, task by task",
         "Raw returns of the closing evaluation with 95 % bootstrap intervals over seeds. The filled dot is what "
-        "counts: held-out contexts, or the full distribution. A hollow dot far to its right is overfitting.",
+        "counts: held-out contexts, or the full distribution where nothing is held out. A hollow dot (training "
+        "contexts) far to its right is overfitting.",
         tuple(pictures),
         (Numbers("final_scores", "Closing evaluations", columns, tuple(rows)),),
     )
@@ -122,7 +127,8 @@ def _curves(shown: Mapping[str, Mapping[str, Curve]], material: Material, ylabel
         return figures.curves(titles, material.tones, ylabel, 2, 2.3, share_y=True)
     names = tuple(shown)[::-1]  # held-out contexts come last and are drawn solid
     found = {
-        label: [figures.over_steps(shown[name].get(label)) for name in names] for label in sorted(labels)
+        label: [figures.over_steps(shown[name].get(label)) for name in names]
+        for label in sorted(labels, key=natural)
     }
     return figures.lattice(found, material.tones, names, "Million environment steps", ylabel)
 

@@ -6,7 +6,7 @@ all figures of a report: callers hand in ``tones``, label → place in the palet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
@@ -46,10 +46,14 @@ def panels(
     """A page-wide figure with one titled panel a name, at most ``columns`` in a row."""
     columns = min(columns, len(titles))
     rows = ceil(len(titles) / columns)
+    # What stands above a panel without touching the next.
+    letters = 48 if columns < 3 else 24 if columns < 5 else 19
+    shown = [fill(title, letters, break_long_words=False) for title in titles]
+    height += 0.13 * max(title.count("\n") for title in shown)
     with figure("page", height=height * rows + 0.35) as drawing:
         grid = drawing.subplots(rows, columns, squeeze=False, **sharing).flat
-        for axes, title in zip(grid, titles, strict=False):
-            axes.set_title(fill(title, 24))
+        for axes, title in zip(grid, shown, strict=False):
+            axes.set_title(title)
             axes.locator_params(axis="x", nbins=5)
         for axes in grid[len(titles) :]:
             axes.set_axis_off()
@@ -59,10 +63,9 @@ def panels(
 def intervals(found: Mapping[str, Mapping[str, Estimate]], tones: Tones, xlabel: str) -> Any:
     """One panel a metric, one bar a method: the band is the interval, the stroke the value."""
     metrics = list(next(iter(found.values())))
-    with panels([TITLES.get(name, name) for name in metrics], 0.5 + 0.2 * len(found), sharey=True) as (
-        drawing,
-        grid,
-    ):
+    beside = _beside(found)
+    height = 0.6 + sum(max(0.2, 0.14 * (label.count("\n") + 1)) for label in beside)
+    with panels([TITLES.get(name, name) for name in metrics], height, sharey=True) as (drawing, grid):
         for axes, name in zip(grid, metrics, strict=True):
             axes.use_sticky_edges = False
             for place, (label, estimates) in enumerate(found.items()):
@@ -70,10 +73,15 @@ def intervals(found: Mapping[str, Mapping[str, Estimate]], tones: Tones, xlabel:
                 axes.barh(place, estimate.high - estimate.low, left=estimate.low, color=tone, alpha=0.4)
                 axes.plot([estimate.value] * 2, [place - 0.4, place + 0.4], color=tone, linewidth=2)
             axes.grid(visible=False, axis="y")
-        grid[0].set_yticks(range(len(found)), list(found))
+        grid[0].set_yticks(range(len(found)), beside)
         grid[0].set_ylim(len(found) - 0.4, -0.6)
         drawing.supxlabel(xlabel, fontsize=8)
     return drawing
+
+
+def _beside(labels: Iterable[str]) -> list[str]:
+    """Labels of rows, broken so that they leave the panels most of the width."""
+    return [fill(label, 28, break_long_words=False) for label in labels]
 
 
 def curves(
@@ -111,7 +119,7 @@ def lattice(
 ) -> Any:
     """A panel a label: its own lines in colour, the first solid and the second dotted, the first of all others grey."""
     dashes = ("-", ":")
-    with panels(list(found), 1.05, columns=5, sharex=True, sharey=True) as (drawing, grid):
+    with panels(list(found), 1.15, columns=5, sharex=True, sharey=True) as (drawing, grid):
         for axes, mine in zip(grid, found.values(), strict=True):
             for first, *_ in found.values():
                 if first is not None and first is not mine[0]:
@@ -168,7 +176,7 @@ def dots(
                     face = "white" if index else tone
                     axes.plot(estimate.value, place, "o", color=tone, markerfacecolor=face)
             axes.grid(visible=False, axis="y")
-        grid[0].set_yticks(range(len(labels)), labels)
+        grid[0].set_yticks(range(len(labels)), _beside(labels))
         grid[0].set_ylim(len(labels) - 0.5, -0.5)
         if len(names) > 1:
             from matplotlib.lines import Line2D

@@ -68,8 +68,9 @@ class Run:
 
     @property
     def family(self) -> str:
-        """What tasks are aggregated together: ``procgen`` of ``procgen/bigfish``."""
-        return self.task.split("/")[0]
+        """What tasks are aggregated together: ``procgen`` of ``procgen/bigfish``, ``MiniGrid`` of its Gymnasium ids."""
+        family, _, name = self.task.partition("/")
+        return name.split("-")[0] if family == "gym" else family
 
     @property
     def method(self) -> str:

@@ -7,8 +7,19 @@ from collections.abc import Mapping
 import numpy as np
 
 from ede.report import figures
-from ede.report.parts import SPLITS, Cell, Material, Numbers, Picture, Section, distinct, plain, seed_list
-from ede.report.scores import Comparison, comparisons, differing, held_out
+from ede.report.parts import (
+    SPLITS,
+    Cell,
+    Material,
+    Numbers,
+    Picture,
+    Section,
+    count,
+    distinct,
+    plain,
+    seed_list,
+)
+from ede.report.scores import Comparison, comparisons, differing, held_out, natural, preset_values
 from ede.statistics import (
     DECISIVE,
     METRICS,
@@ -52,14 +63,20 @@ def what_was_run(material: Material) -> Section:
         if any(name in run.config for run in runs)
     )
     varied = differing(runs)
+    own = set(preset_values(runs).items())
     values = tuple(
-        (name, distinct(str(run.settings.get(name, "–")) for run in runs if name in run.settings))
+        (
+            name,
+            ", ".join(sorted({str(run.settings[name]) for run in runs if name in run.settings}, key=natural)),
+            ", ".join(sorted({value for (_, _, known), value in own if known == name}, key=natural)) or "–",
+        )
         for name in varied
     )
     unfinished = [run for run in runs if not run.finished]
     remarks = [
-        f"{len(runs)} runs of {len({group.label for group in material.groups})} methods on "
-        f"{len(material.tasks())} tasks; {len(runs) - len(unfinished)} are finished."
+        f"{count(len(runs), 'run')} of {count(len({group.label for group in material.groups}), 'method')} on "
+        f"{count(len(material.tasks()), 'task')}; "
+        + (f"{len(runs) - len(unfinished)} of them finished." if unfinished else "all finished.")
     ]
     remarks += [
         f"{task}: training draws from the full distribution, so nothing is held out; a test evaluation is one more "
@@ -83,6 +100,7 @@ def what_was_run(material: Material) -> Section:
             ),
             tuple(rows),
         ),
+        Numbers("methods", "What the methods and tasks are", ("name", "what it is"), _meanings(material)),
         Numbers(
             "evaluations", "How policies were judged: episodes of each split, share of random actions",
             ("task", "evaluation", "episodes", "random", "rule"), _protocols(material),
@@ -96,7 +114,12 @@ def what_was_run(material: Material) -> Section:
     if values:
         numbers.insert(
             1,
-            Numbers("settings", "Settings that differ between methods' runs", ("setting", "values"), values),
+            Numbers(
+                "settings",
+                "Settings that were varied; a label names those that are not the preset's",
+                ("setting", "values", "preset's"),
+                values,
+            ),
         )
     return Section(
         "runs",
@@ -105,6 +128,21 @@ def what_was_run(material: Material) -> Section:
         numbers=tuple(numbers),
         remarks=(*remarks, *material.collection.problems),
     )
+
+
+def _meanings(material: Material) -> tuple[tuple[Cell, ...], ...]:
+    """A sentence for each method and world; runs may be older than the table and know names that it has lost."""
+    from ede.envs import FAMILIES
+    from ede.methods import METHODS
+
+    runs = material.collection.runs
+    methods = {run.method: METHODS[run.method].sentence for run in runs if run.method in METHODS}
+    worlds = {
+        prefix: f"{FAMILIES[prefix].sentence}."
+        for prefix in dict.fromkeys(run.task.partition("/")[0] for run in runs)
+        if prefix in FAMILIES
+    }
+    return tuple(sorted(methods.items())) + tuple(worlds.items())
 
 
 def _protocols(material: Material) -> tuple[tuple[Cell, ...], ...]:
@@ -194,8 +232,8 @@ def aggregates(material: Material) -> Section | None:
 
 
 def _tasks(comparison: Comparison) -> str:
-    count = len(comparison.tasks)
-    return f"{count} tasks" if count > 1 else "one task, on which mean and median are the same"
+    tasks = len(comparison.tasks)
+    return f"{tasks} tasks" if tasks > 1 else "one task, on which mean and median are the same"
 
 
 def _leaders(
@@ -228,9 +266,9 @@ def _coverage(comparison: Comparison, where: str) -> list[str]:
             f"{where}: left out of the aggregates, because not every compared method finished "
             f"there or the limits are unknown: {', '.join(comparison.left_out)}."
         )
-    counts = {label: min(map(len, mine.values())) for label, mine in comparison.scores.items() if mine}
-    single = sorted(label for label, count in counts.items() if count < 2)
-    few = sorted(label for label, count in counts.items() if 2 <= count < FEW)
+    seeds = {label: min(map(len, mine.values())) for label, mine in comparison.scores.items() if mine}
+    single = sorted(label for label, fewest in seeds.items() if fewest < 2)
+    few = sorted(label for label, fewest in seeds.items() if 2 <= fewest < FEW)
     if single:
         said.append(
             f"{where}: with one seed on a task an interval is missing or knows nothing of how seeds differ there "

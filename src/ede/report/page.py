@@ -15,8 +15,8 @@ from ede.errors import EdeError
 from ede.report.detail import contexts, crafter, generalisation_gap, learning_curves, per_task, uncertainty
 from ede.report.load import load
 from ede.report.overview import aggregates, cost, what_was_run
-from ede.report.parts import Cell, Material, Section
-from ede.report.scores import Group, groups
+from ede.report.parts import Cell, Material, Section, count
+from ede.report.scores import Group, groups, natural
 from ede.report.style import WIDTHS, save, svg
 from ede.statistics import Estimate
 
@@ -54,8 +54,9 @@ def write_report(runs: Sequence[Path], out: Path, table: str = "ede_code", seed:
         for numbers in section.numbers:
             write_csv(out / "numbers" / f"{numbers.name}.csv", numbers.columns, numbers.rows)
     page = out / "report.html"
+    tasks = list(material.tasks())
     text = render(
-        f"{len(material.tones)} methods on {len(material.tasks())} tasks",
+        f"{count(len(material.tones), 'method')} on {tasks[0] if len(tasks) == 1 else count(len(tasks), 'task')}",
         "Made by ede report from run folders alone. Every figure is in figures/, every number in numbers/, beside "
         "this page.",
         sections,
@@ -71,7 +72,7 @@ def write_report(runs: Sequence[Path], out: Path, table: str = "ede_code", seed:
 def order_of_tones(found: Sequence[Group]) -> list[str]:
     """Colours are few: methods that meet on several tasks get theirs first."""
     met = Counter(group.label for group in found)
-    return sorted(met, key=lambda label: (-met[label], label))
+    return sorted(met, key=lambda label: (-met[label], natural(label)))
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:

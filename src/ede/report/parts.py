@@ -87,6 +87,10 @@ def seed_list(seeds: Sequence[int]) -> str:
     return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}–{part[-1]}" for part in parts)
 
 
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def distinct(values: Iterable[object]) -> str:
     return "; ".join(dict.fromkeys(str(value) for value in values))
 

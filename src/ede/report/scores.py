@@ -5,6 +5,7 @@ Axes: P points of a curve, R runs (seeds) of a group.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,8 +58,8 @@ class Curve:
 def labels(runs: Sequence[Run]) -> dict[Run, str]:
     """Name each run by its method, its preset where a method has several, and the settings that differ.
 
-    ``ede`` stays ``ede`` when all its runs on a family of tasks agree, and becomes ``ede · phi=10`` when φ was
-    varied there.
+    ``ede`` stays ``ede`` when all its runs on a family of tasks agree, and becomes ``ede · phi=10`` where φ was
+    varied and is not the preset's own. A number of steps that varies is always told.
     """
     by_method: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
@@ -68,10 +69,15 @@ def labels(runs: Sequence[Run]) -> dict[Run, str]:
         several = any(
             len({run.preset for run in mine if run.task == task}) > 1 for task in {run.task for run in mine}
         )
-        varied = differing(mine)
+        varied, plain = differing(mine), preset_values(mine)
         for run in mine:
             extra = [run.preset] if several else []
-            extra += [f"{name}={run.settings.get(name, '–')}" for name in varied]
+            extra += [
+                f"{name}={shown}"
+                for name in varied
+                if (shown := str(run.settings.get(name, "–"))) != plain.get((run.task, run.preset, name))
+                or name == "steps"
+            ]
             found[run] = " · ".join([method, *extra])
     return found
 
@@ -90,13 +96,31 @@ def differing(runs: Iterable[Run]) -> list[str]:
     return list(names)
 
 
+def preset_values(runs: Iterable[Run]) -> dict[tuple[str, str, str], str]:
+    """(task, preset, setting) → the value of the runs that leave it alone, where these agree on one."""
+    found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for run in runs:
+        for name, value in run.settings.items():
+            if name not in run.config.get("changed", {}):
+                found[run.task, run.preset, name].add(str(value))
+    return {place: values.pop() for place, values in found.items() if len(values) == 1}
+
+
+def natural(label: str) -> tuple[str | float, ...]:
+    """A key that sorts ``members=2`` before ``members=10``."""
+    return tuple(
+        float(part) if place % 2 else part for place, part in enumerate(re.split(r"(\d+\.?\d*)", label))
+    )
+
+
 def groups(runs: Sequence[Run]) -> tuple[Group, ...]:
-    """The runs as groups of seeds, by task and label in alphabetical order."""
+    """The runs as groups of seeds, by task and label in alphabetical order, numbers by size."""
     named = labels(runs)
     cells: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
         cells[run.task, named[run]].append(run)
-    return tuple(Group(task, label, tuple(mine)) for (task, label), mine in sorted(cells.items()))
+    ordered = sorted(cells.items(), key=lambda cell: (cell[0][0], natural(cell[0][1])))
+    return tuple(Group(task, label, tuple(mine)) for (task, label), mine in ordered)
 
 
 # Curves
