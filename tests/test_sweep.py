@@ -114,6 +114,11 @@ def test_a_block_inherits_the_top_and_changes_some_of_it() -> None:
         ("tasks = ['bigfish-simple']\npreset = 'papers'", "There is no preset"),
         ("tasks = ['bigfish-simple']\n[[block]]\n[[block]]\nsettings = { phi = 3 }", "would be called"),
         ("tasks = ['bigfish-simple']\n[block]\nseeds = 3", "two brackets"),
+        ("tasks = ['bigfish-simple']\nblock = [1]", "two brackets"),
+        ("tasks = ['bigfish-simple']\nsettings = 3", "settings is a table"),
+        ("tasks = ['bigfish-simple']\ngrid = { phi = [] }", "at least one value"),
+        ("tasks = ['bigfish-simple']\nseeds = -2", "seeds are how many"),
+        ("tasks = ['bigfish-simple']\nseeds = [1.5]", "seeds are how many"),
     ],
 )
 def test_a_wrong_table_is_one_sentence(tmp_path: Path, run_cli: RunCli, text: str, says: str) -> None:

@@ -175,7 +175,7 @@ def read_table(name: str, table: Mapping[str, Any]) -> Sweep:
     """A sweep from a table: each ``[[block]]`` inherits what the top says and changes some of it."""
     top = {key: value for key, value in table.items() if key not in ("sentence", "block")}
     blocks = table.get("block", [{}])
-    if not isinstance(blocks, list):
+    if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
         raise EdeError(f"{name}: blocks are written [[block]], with two brackets.")
     return Sweep(
         name,
@@ -188,24 +188,31 @@ def _read_block(name: str, top: Mapping[str, Any], own: Mapping[str, Any]) -> Bl
     for key in {**top, **own}:
         if key not in _KEYS:
             raise EdeError(f"{name}: '{key}' is unknown; a sweep has {', '.join(sorted(_KEYS))}.")
+    for key, table in (("settings", top), ("settings", own), ("grid", top), ("grid", own)):
+        if not isinstance(table.get(key, {}), Mapping):
+            raise EdeError(f"{name}: {key} is a table of settings: {key} = {{ phi = … }}.")
     block = {**top, **own}
-    seeds = block.get("seeds", 1)
     settings = {**top.get("settings", {}), **own.get("settings", {})}
     if "steps" in block:
         settings["steps"] = block["steps"]
-    try:
-        return Block(
-            tasks=_words(name, "tasks", block.get("tasks", [])),
-            methods=_words(name, "methods", block.get("methods", ["ede"])),
-            seeds=tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(seed) for seed in seeds),
-            preset=str(block.get("preset", "laptop")),
-            settings=settings,
-            grid={key: tuple(values) for key, values in block.get("grid", {}).items()},
-        )
-    except (TypeError, ValueError, AttributeError):
-        raise EdeError(
-            f"{name}: seeds are a number or a list of numbers, and a [grid] gives each setting a list."
-        ) from None
+    grid = block.get("grid", {})
+    if not all(isinstance(values, list) and values for values in grid.values()):
+        raise EdeError(f"{name}: a [grid] gives each setting a list of at least one value.")
+    return Block(
+        tasks=_words(name, "tasks", block.get("tasks", [])),
+        methods=_words(name, "methods", block.get("methods", ["ede"])),
+        seeds=_seeds(name, block.get("seeds", 1)),
+        preset=str(block.get("preset", "laptop")),
+        settings=settings,
+        grid={key: tuple(values) for key, values in grid.items()},
+    )
+
+
+def _seeds(name: str, value: Any) -> tuple[int, ...]:
+    seeds = tuple(range(value)) if type(value) is int else tuple(value) if isinstance(value, list) else ()
+    if not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
+        raise EdeError(f"{name}: seeds are how many, from 1, or a list of whole numbers from 0.")
+    return seeds
 
 
 def _words(name: str, key: str, value: Any) -> tuple[str, ...]:
