@@ -26,7 +26,9 @@ def main() -> int:
     for run in load(folders).runs:
         for evaluation in run.evaluations:
             if evaluation.final:
-                found[evaluation.split][str(run.settings["precision"])].append(float(evaluation.returns.mean()))
+                found[evaluation.split][str(run.settings["precision"])].append(
+                    float(evaluation.returns.mean())
+                )
     print(f"{'contexts':10s}{'precision':11s}{'seeds':>6s}  mean return [95 % interval]")
     means: dict[str, Estimate] = {}
     for split in ("train", "test"):

@@ -20,9 +20,9 @@ from rich.console import Console
 import ede
 from conftest import RunCli
 from ede.commands.train import until_stopped
-from ede.display import Display, Terminal
+from ede.display import Display, Terminal, judgement_table
 from ede.envs import make_env
-from ede.evaluate import Protocol
+from ede.evaluate import Episodes, Protocol
 from ede.methods import METHODS
 from ede.plan import world_options
 from ede.train import resume
@@ -404,6 +404,32 @@ def test_a_live_terminal_of_80_columns_shows_everything_unfolded(tmp_path: Path)
     assert re.search(r"steps/s  return \S+  held-out \S+  epistemic \S+", shown)
     assert re.search(r"train \(0\.\.199\) +1 +\S+ ± \S+ +\S+ +\S+ +\S+ +\d+", shown)
     assert "…" not in shown
+
+
+def test_a_narrow_terminal_shows_fewer_columns_and_every_digit() -> None:
+    ended = Episodes(Protocol("0..199", 3), np.array([1200.0, 0.0, 7.5]), np.full(3, 900), np.zeros(3, int))
+    for width in (40, 60, 74, 80):
+        screen = StringIO()
+        console = Console(file=screen, width=width, color_system=None)
+        console.print(judgement_table({"train": ended, "test": ended}, width))
+        assert "402.50 ± 325.58" in re.sub(r" +", " ", screen.getvalue())
+        assert ("1200.00" in screen.getvalue()) is (width >= 74)
+        assert "…" not in screen.getvalue()
+
+
+def test_settings_from_python_are_read_as_those_of_the_command(tmp_path: Path) -> None:
+    settings = LEAST | {"steps": 3.2e2, "lanes": "4", "phi": 1}
+    run = ede.train(
+        "gym/CartPole-v1", preset="smoke", out=tmp_path / "run", settings=settings, log="tensorboard",
+        display=Display(),
+    )  # fmt: skip
+    config = json.loads((run.path / "config.json").read_text())
+    assert {name: config["settings"][name] for name in ("steps", "lanes", "phi")} == {
+        "steps": 320, "lanes": 4, "phi": 1.0,
+    }  # fmt: skip
+    assert config["log"] == ["tensorboard"]
+    with pytest.raises(ede.EdeError, match="'many' is no value for steps"):
+        ede.train("gym/CartPole-v1", settings={"steps": "many"}, out=tmp_path / "never")
 
 
 def test_the_loop_reads_on_one_screen() -> None:

@@ -96,7 +96,7 @@ class Terminal(Display):
             self.bar = self.progress.add_task("steps", total=trainer.settings.steps, completed=trainer.step)
             yield
         if self.last_judgement:
-            self.console.print(judgement_table(self.last_judgement))
+            self.console.print(judgement_table(self.last_judgement, self.console.width))
             path = folder.path
             self.console.print(f"Run folder: {path}\nLook inside the agent: ede watch {path}", soft_wrap=True)
 
@@ -177,19 +177,20 @@ def plan_table(folder: RunFolder, trainer: Trainer) -> Table:
     return table
 
 
-def judgement_table(judged: Mapping[str, Episodes], title: str = "Final judgement") -> Table:
-    """Train beside test, with the standard error over episodes; fits 80 columns."""
+def judgement_table(judged: Mapping[str, Episodes], width: int, title: str = "Final judgement") -> Table:
+    """Train beside test, with the standard error over episodes; all of it where there are 74 columns."""
     table = Table(
         title=title, title_justify="left", box=box.HORIZONTALS, collapse_padding=True, pad_edge=False
     )
     table.add_column("contexts", overflow="fold")
-    for column in ("episodes", "return ± error", "lowest", "median", "highest", "length"):
+    columns = ("episodes", "return ± error", "lowest", "median", "highest", "length")
+    shown = len(columns) if width >= 74 else 2
+    for column in columns[:shown]:
         table.add_column(column, justify="right", no_wrap=True)
     for split, episodes in judged.items():
         returns = episodes.returns
         error = returns.std() / np.sqrt(len(returns))
-        table.add_row(
-            f"{split} ({episodes.protocol.contexts})",
+        cells = (
             str(len(returns)),
             f"{returns.mean():.2f} ± {error:.2f}",
             f"{returns.min():.2f}",
@@ -197,6 +198,7 @@ def judgement_table(judged: Mapping[str, Episodes], title: str = "Final judgemen
             f"{returns.max():.2f}",
             f"{episodes.lengths.mean():.0f}",
         )
+        table.add_row(f"{split} ({episodes.protocol.contexts})", *cells[:shown])
     return table
 
 

@@ -18,7 +18,7 @@ from ede.memory import available_on, told_where_memory_ends
 from ede.methods import Method, find_method, refuse_unread
 from ede.mirrors import check_mirrors
 from ede.parts import Masked, Prioritized
-from ede.presets import Settings, find_preset
+from ede.presets import Settings, find_preset, read_setting
 from ede.replay import Priority, replay_bytes
 from ede.runs import provenance
 from ede.seeds import child_seed, torch_generator
@@ -33,6 +33,7 @@ def resolve(
     """Everything a run is defined by, checked: what is wrong is said here, before anything is written."""
     check_mirrors(log)
     row = find_method(method)
+    changed = {name: read_setting(name, str(value)) for name, value in changed.items()}
     refuse_unread(row, changed)
     settings = replace(find_preset(preset, task).settings, **changed)
     settings = replace(settings, device=_device(settings.device))

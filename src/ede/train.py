@@ -34,14 +34,14 @@ def train(
     steps: int | None = None,
     out: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
-    log: tuple[str, ...] = (),
+    log: str | tuple[str, ...] = (),
     display: Display | None = None,
 ) -> Run:
     """Train an agent; ``settings`` overrides the preset's. Writes the run folder ``out`` and returns the judgement."""
     changed = dict(settings or {})
     if steps is not None:
         changed["steps"] = steps
-    config = resolve(task, method, preset, seed, changed, log)
+    config = resolve(task, method, preset, seed, changed, (log,) if isinstance(log, str) else log)
     default = Path("runs") / f"{task.replace('/', '-')}-{method}-{preset}-s{seed}"
     folder = RunFolder.create(Path(out) if out else default, config)
     return _carry_out(folder, display or Terminal())

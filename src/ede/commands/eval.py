@@ -56,5 +56,7 @@ def main(arguments: list[str]) -> int:
     if given.json:
         print("\n".join(lines))
     else:
-        Console().print(judgement_table(judged, title=f"{folder.path}: {folder.config['method']}"))
+        console = Console()
+        title = f"{folder.path}: {folder.config['method']}"
+        console.print(judgement_table(judged, console.width, title))
     return 0
