@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich import box
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from ede.rehearsal import Pace, planned_updates
 from ede.runs import print_warning
 
 if TYPE_CHECKING:
@@ -52,10 +53,21 @@ class _Bars(Progress):
     """Bars with a line of notes below, so that both fit a narrow terminal."""
 
     notes = ""
+    farewell = ""
+    """Said in place of the notes once the run was asked to stop."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield self.make_tasks_table(self.tasks)
-        yield Text(self.notes, style="dim")
+        yield Text(self.farewell or self.notes, style="dim")
+
+
+class _TimeLeft(TimeRemainingColumn):
+    """What a bar was told is left; else what its own speed says."""
+
+    def render(self, task: Task) -> Text:
+        if "left" not in task.fields:
+            return super().render(task)
+        return Text(clock(task.fields["left"]), style="progress.remaining")
 
 
 class _Output(Console):
@@ -81,7 +93,9 @@ class Terminal(Display):
 
     @contextmanager
     def open(self, folder: RunFolder, trainer: Trainer) -> Iterator[None]:
-        self.console.print(plan_table(folder, trainer))
+        with self.console.status("Measuring this machine"):
+            self.pace = Pace(trainer)
+        self.console.print(plan_table(folder, trainer, self.pace.seconds_left(trainer)))
         held_out = [line["returns"] for line in folder.read_journal("evals") if line["split"] == "test"]
         if held_out:  # of a run that is resumed
             self.notes["held-out"] = f"{np.mean(held_out[-1]):.2f}"
@@ -89,11 +103,12 @@ class Terminal(Display):
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.completed:,}/{task.total:,}"),
-            TimeRemainingColumn(compact=True),
+            _TimeLeft(compact=True),
             TextColumn("left"),
         )
         with _Bars(*columns, console=self.console, disable=not self.live, transient=True) as self.progress:
-            self.bar = self.progress.add_task("steps", total=trainer.settings.steps, completed=trainer.step)
+            self.bar = self.progress.add_task("steps", total=trainer.settings.steps, left=0)
+            self.advance(trainer)
             yield
         if self.last_judgement:
             self.console.print(judgement_table(self.last_judgement, self.console.width))
@@ -104,25 +119,25 @@ class Terminal(Display):
         self.console.print(text, soft_wrap=True)
 
     def advance(self, trainer: Trainer) -> None:
+        self.pace.advance(trainer)
         if self.live:
-            self.progress.update(self.bar, completed=trainer.step)
+            left = self.pace.seconds_left(trainer)
+            self.progress.update(self.bar, completed=trainer.step, left=left)
+            self.progress.notes = self._notes(trainer)
 
     def metrics(self, trainer: Trainer, line: Mapping[str, Any]) -> None:
         if line.get("return") is not None:
             self.notes["return"] = f"{line['return']:.2f}"
         if "epistemic" in line:
             self.notes["epistemic"] = f"{line['epistemic']:.3f}"
-        notes = "  ".join(f"{name} {value}" for name, value in self.notes.items())
-        speed = line["steps_per_second"] or 0
-        if self.live:
-            self.progress.notes = f"{speed:,.0f} steps/s  {notes}"
-            return
-        if time.monotonic() - self.last_line > 10:  # a log file is read by people, too
+        if not self.live and time.monotonic() - self.last_line > 10:  # a log file is read by people, too
             self.last_line = time.monotonic()
-            left = (trainer.settings.steps - trainer.step) / speed if speed else 0
-            self.say(
-                f"step {trainer.step:,}/{trainer.settings.steps:,}  {speed:.0f}/s  {notes}  left {clock(left)}"
-            )
+            left = clock(self.pace.seconds_left(trainer))
+            self.say(f"step {trainer.step:,}/{trainer.settings.steps:,}  {self._notes(trainer)}  left {left}")
+
+    def _notes(self, trainer: Trainer) -> str:
+        told = "  ".join(f"{name} {value}" for name, value in self.notes.items())
+        return f"{self.pace.steps_per_second(trainer):,.0f} steps/s  {told}"
 
     @contextmanager
     def judging(self, split: str, episodes: int) -> Iterator[Callable[[int], None] | None]:
@@ -137,7 +152,7 @@ class Terminal(Display):
 
     def stopping(self) -> None:
         if self.live:
-            self.progress.notes = (
+            self.progress.farewell = (
                 "Stopping once this step or judgement is done. Ctrl-C again: at once, unsaved."
             )
 
@@ -149,10 +164,10 @@ class Terminal(Display):
             self.say(f"step {trainer.step:,}  judged: {told}")
 
 
-def plan_table(folder: RunFolder, trainer: Trainer) -> Table:
+def plan_table(folder: RunFolder, trainer: Trainer, seconds: float) -> Table:
     """What is going to happen, before it does."""
     config, settings = folder.config, trainer.settings
-    updates = max(0, settings.steps - settings.learning_starts) // settings.steps_per_update
+    updates = planned_updates(settings)
     table = Table(title="Plan", show_header=False, title_justify="left", min_width=60)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
@@ -167,7 +182,7 @@ def plan_table(folder: RunFolder, trainer: Trainer) -> Table:
         "memory": f"{readable_bytes(trainer.replay.nbytes)} of replay for {settings.replay_size:,} transitions"
         + (" in a file" if settings.replay_place == "file" else ""),
         "device": f"{settings.device}, {settings.precision}",
-        "time": f"about {clock(estimated_seconds(trainer, updates))} for what is left",
+        "time": f"about {clock(seconds)} for what is left, judgements apart",
         "folder": str(folder.path),
     }
     if config["changed"]:
@@ -200,16 +215,6 @@ def judgement_table(judged: Mapping[str, Episodes], width: int, title: str = "Fi
         )
         table.add_row(f"{split} ({episodes.protocol.contexts})", *cells[:shown])
     return table
-
-
-def estimated_seconds(trainer: Trainer, updates: int) -> float:
-    """What is left, from a second's measurement that leaves no trace in the run."""
-    from ede.rehearsal import rehearse
-
-    cost = rehearse(trainer)
-    steps_left = trainer.settings.steps - trainer.step
-    updates_left = max(0, updates - trainer.learner.updates)
-    return steps_left / trainer.settings.lanes * cost.vector_step + updates_left * cost.update
 
 
 def readable_bytes(count: int) -> str:

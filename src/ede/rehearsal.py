@@ -15,6 +15,7 @@ from ede.learner import Learner
 from ede.replay import Batch
 
 if TYPE_CHECKING:
+    from ede.presets import Settings
     from ede.trainer import Trainer
 
 
@@ -35,6 +36,48 @@ def rehearse(trainer: Trainer) -> Cost:
         vector_step=_seconds(lambda: trainer.policy.values(stacked, context), 2) + _world_seconds(trainer),
         update=_update_seconds(trainer),
     )
+
+
+class Pace:
+    """How fast a run goes, and how long it still takes.
+
+    Steps before the first update are many times faster than those after it and say nothing of them: until some
+    updates were made, the rehearsal tells what is left.
+    """
+
+    TOLD = 10
+    """Updates after which the run's own pace counts."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.cost = rehearse(trainer)
+        self.note(trainer)
+
+    def note(self, trainer: Trainer) -> None:
+        self.step, self.seconds, self.updates = trainer.step, trainer.seconds, trainer.learner.updates
+
+    def advance(self, trainer: Trainer) -> None:
+        """After each step: what went before the first update is forgotten."""
+        if not trainer.learner.updates:
+            self.note(trainer)
+
+    def steps_per_second(self, trainer: Trainer) -> float:
+        """Since learning began, or the run was resumed; before that, since the first step."""
+        steps, seconds = trainer.step - self.step, trainer.seconds - self.seconds
+        if not steps:  # no update yet
+            steps, seconds = trainer.step, trainer.seconds
+        return steps / seconds if seconds else 0.0
+
+    def seconds_left(self, trainer: Trainer) -> float:
+        settings, learner = trainer.settings, trainer.learner
+        steps = settings.steps - trainer.step
+        if learner.updates - self.updates >= self.TOLD:
+            return steps / self.steps_per_second(trainer)
+        updates = max(0, planned_updates(settings) - learner.updates)
+        return steps / settings.lanes * self.cost.vector_step + updates * self.cost.update
+
+
+def planned_updates(settings: Settings) -> int:
+    return max(0, settings.steps - settings.learning_starts) // settings.steps_per_update
 
 
 def _world_seconds(trainer: Trainer) -> float:
