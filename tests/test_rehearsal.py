@@ -14,7 +14,7 @@ from ede.rehearsal import Cost, Pace
 @pytest.fixture
 def trainer(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A run of 1,000 steps in 10 lanes, 200 of them at random, with an update each vector step."""
-    monkeypatch.setattr("ede.rehearsal.rehearse", lambda trainer: Cost(vector_step=1.0, update=5.0))
+    monkeypatch.setattr("ede.rehearsal.rehearse", lambda trainer: Cost(acting=0.75, world=0.25, update=5.0))
     settings = SimpleNamespace(**vars(find_preset("smoke", "bigfish-simple").settings))
     settings.__dict__.update(steps=1000, lanes=10, learning_starts=200, steps_per_update=10)
     return SimpleNamespace(settings=settings, step=0, seconds=0.0, learner=SimpleNamespace(updates=0))
@@ -30,7 +30,7 @@ def go_on(trainer: Any, pace: Pace, upto: int, each: float) -> None:
 
 def test_while_steps_are_random_the_rehearsal_tells_what_is_left(trainer: Any) -> None:
     pace = Pace(trainer)
-    assert pace.seconds_left(trainer) == 100 * 1.0 + 80 * 5.0
+    assert pace.seconds_left(trainer) == 20 * 0.25 + 80 * 1.0 + 80 * 5.0
     go_on(trainer, pace, upto=200, each=0.01)
     assert pace.seconds_left(trainer) == 80 * 1.0 + 80 * 5.0
     assert pace.steps_per_second(trainer) == pytest.approx(1000)

@@ -417,6 +417,13 @@ def test_a_narrow_terminal_shows_fewer_columns_and_every_digit() -> None:
         assert "…" not in screen.getvalue()
 
 
+def test_a_mean_that_rounds_to_zero_has_no_sign() -> None:
+    ended = Episodes(Protocol("full", 3), np.array([-0.9, 1.1, -0.203]), np.full(3, 9), np.zeros(3, int))
+    screen = StringIO()
+    Console(file=screen, width=80).print(judgement_table({"test": ended}, 80))
+    assert " 0.00 ± " in screen.getvalue()
+
+
 def test_settings_from_python_are_read_as_those_of_the_command(tmp_path: Path) -> None:
     settings = LEAST | {"steps": 3.2e2, "lanes": "4", "phi": 1}
     run = ede.train(

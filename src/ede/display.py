@@ -98,12 +98,12 @@ class Terminal(Display):
         self.console.print(plan_table(folder, trainer, self.pace.seconds_left(trainer)))
         held_out = [line["returns"] for line in folder.read_journal("evals") if line["split"] == "test"]
         if held_out:  # of a run that is resumed
-            self.notes["held-out"] = f"{np.mean(held_out[-1]):.2f}"
+            self.notes["held-out"] = f"{np.mean(held_out[-1]):z.2f}"
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.completed:,}/{task.total:,}"),
-            _TimeLeft(compact=True),
+            _TimeLeft(),
             TextColumn("left"),
         )
         with _Bars(*columns, console=self.console, disable=not self.live, transient=True) as self.progress:
@@ -127,7 +127,7 @@ class Terminal(Display):
 
     def metrics(self, trainer: Trainer, line: Mapping[str, Any]) -> None:
         if line.get("return") is not None:
-            self.notes["return"] = f"{line['return']:.2f}"
+            self.notes["return"] = f"{line['return']:z.2f}"
         if "epistemic" in line:
             self.notes["epistemic"] = f"{line['epistemic']:.3f}"
         if not self.live and time.monotonic() - self.last_line > 10:  # a log file is read by people, too
@@ -157,10 +157,10 @@ class Terminal(Display):
             )
 
     def judged(self, trainer: Trainer, judged: Mapping[str, Episodes]) -> None:
-        self.notes["held-out"] = f"{judged['test'].returns.mean():.2f}"
+        self.notes["held-out"] = f"{judged['test'].returns.mean():z.2f}"
         self.last_judgement = judged
         if not self.live:
-            told = "  ".join(f"{split} {episodes.returns.mean():.2f}" for split, episodes in judged.items())
+            told = "  ".join(f"{split} {episodes.returns.mean():z.2f}" for split, episodes in judged.items())
             self.say(f"step {trainer.step:,}  judged: {told}")
 
 
@@ -207,10 +207,10 @@ def judgement_table(judged: Mapping[str, Episodes], width: int, title: str = "Fi
         error = returns.std() / np.sqrt(len(returns))
         cells = (
             str(len(returns)),
-            f"{returns.mean():.2f} ± {error:.2f}",
-            f"{returns.min():.2f}",
-            f"{np.median(returns):.2f}",
-            f"{returns.max():.2f}",
+            f"{returns.mean():z.2f} ± {error:.2f}",
+            f"{returns.min():z.2f}",
+            f"{np.median(returns):z.2f}",
+            f"{returns.max():z.2f}",
             f"{episodes.lengths.mean():.0f}",
         )
         table.add_row(f"{split} ({episodes.protocol.contexts})", *cells[:shown])

@@ -23,9 +23,15 @@ if TYPE_CHECKING:
 class Cost:
     """Seconds."""
 
-    vector_step: float
-    """Acting in and stepping all lanes once."""
+    acting: float
+    """The network's for all lanes once."""
+    world: float
+    """Stepping all lanes once."""
     update: float
+
+    @property
+    def vector_step(self) -> float:
+        return self.acting + self.world
 
 
 def rehearse(trainer: Trainer) -> Cost:
@@ -33,7 +39,8 @@ def rehearse(trainer: Trainer) -> Cost:
     obs, context = trainer.lanes.obs, trainer.lanes.context
     stacked = np.concatenate([obs] * settings.frame_stack, axis=-1)
     return Cost(
-        vector_step=_seconds(lambda: trainer.policy.values(stacked, context), 2) + _world_seconds(trainer),
+        acting=_seconds(lambda: trainer.policy.values(stacked, context), 2),
+        world=_world_seconds(trainer),
         update=_update_seconds(trainer),
     )
 
@@ -72,8 +79,10 @@ class Pace:
         steps = settings.steps - trainer.step
         if learner.updates - self.updates >= self.TOLD:
             return steps / self.steps_per_second(trainer)
+        at_random = max(0, min(settings.learning_starts, settings.steps) - trainer.step)
         updates = max(0, planned_updates(settings) - learner.updates)
-        return steps / settings.lanes * self.cost.vector_step + updates * self.cost.update
+        vector_seconds = steps * self.cost.vector_step - at_random * self.cost.acting
+        return vector_seconds / settings.lanes + updates * self.cost.update
 
 
 def planned_updates(settings: Settings) -> int:

@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
         raise EdeError(f"Cannot write {out} ({error.strerror}); choose another --out.") from error
     ends = {"cut": "goes on; `--steps` shows more"}.get(watched.end, watched.end)
     print(
-        f"Context {watched.context}: return {watched.reward_T.sum():.2f} in {len(watched):,} steps ({ends}).\n"
+        f"Context {watched.context}: return {watched.reward_T.sum():z.2f} in {len(watched):,} steps ({ends}).\n"
         f"Open in a browser: {out}" + (f"\nFilm: {out.with_suffix('.gif')}" if given.gif else "")
     )
     return 0
