@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich import box
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -56,6 +56,16 @@ class _Bars(Progress):
     farewell = ""
     """Said in place of the notes once the run was asked to stop."""
 
+    @classmethod
+    def get_default_columns(cls) -> tuple[ProgressColumn, ...]:
+        return (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,}/{task.total:,}"),
+            _TimeLeft(),
+            TextColumn("left"),
+        )
+
     def get_renderables(self) -> Iterable[RenderableType]:
         yield self.make_tasks_table(self.tasks)
         yield Text(self.farewell or self.notes, style="dim")
@@ -97,16 +107,11 @@ class Terminal(Display):
             self.pace = Pace(trainer)
         self.console.print(plan_table(folder, trainer, self.pace.seconds_left(trainer)))
         held_out = [line["returns"] for line in folder.read_journal("evals") if line["split"] == "test"]
-        if held_out:  # of a run that is resumed
+        if trainer.recent:  # of a run that is resumed
+            self.notes["return"] = f"{np.mean(trainer.recent):z.2f}"
+        if held_out:
             self.notes["held-out"] = f"{np.mean(held_out[-1]):z.2f}"
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed:,}/{task.total:,}"),
-            _TimeLeft(),
-            TextColumn("left"),
-        )
-        with _Bars(*columns, console=self.console, disable=not self.live, transient=True) as self.progress:
+        with _Bars(console=self.console, disable=not self.live, transient=True) as self.progress:
             self.bar = self.progress.add_task("steps", total=trainer.settings.steps, left=0)
             self.advance(trainer)
             yield
@@ -162,6 +167,15 @@ class Terminal(Display):
         if not self.live:
             told = "  ".join(f"{split} {episodes.returns.mean():z.2f}" for split, episodes in judged.items())
             self.say(f"step {trainer.step:,}  judged: {told}")
+
+
+@contextmanager
+def judging_bar(split: str, episodes: int) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error, where that is a terminal, for judging outside a run."""
+    console = Console(stderr=True)
+    with _Bars(console=console, disable=not console.is_terminal, transient=True) as progress:
+        bar = progress.add_task(f"judging {split}", total=episodes)
+        yield lambda finished: progress.update(bar, completed=finished)
 
 
 def plan_table(folder: RunFolder, trainer: Trainer, seconds: float) -> Table:

@@ -57,7 +57,14 @@ def resume(path: str | Path, *, display: Display | None = None) -> Run:
     return _carry_out(folder, display or Terminal())
 
 
-def judge_run(folder: RunFolder, contexts: str, episodes: int, epsilon: float | None, seed: int) -> Episodes:
+def judge_run(
+    folder: RunFolder,
+    contexts: str,
+    episodes: int,
+    epsilon: float | None,
+    seed: int,
+    on_episode: Callable[[int], None] | None = None,
+) -> Episodes:
     """Judge a run's newest policy on ``train``, ``test`` or any set of contexts."""
     config, settings = folder.config, folder.settings
     chosen = Contexts.parse(getattr(settings, f"{contexts}_contexts", contexts))
@@ -70,7 +77,7 @@ def judge_run(folder: RunFolder, contexts: str, episodes: int, epsilon: float | 
         seed=child_seed(seed, "eval", 1),
         **world_options(settings.world_options),
     ) as lanes:
-        return Examiner(lanes).examine(policy, protocol, torch_generator(seed, "eval", 2))
+        return Examiner(lanes).examine(policy, protocol, torch_generator(seed, "eval", 2), on_episode)
 
 
 def _carry_out(folder: RunFolder, display: Display) -> Run:

@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
 
     from rich.console import Console
 
-    from ede.display import judgement_table
+    from ede.display import judgement_table, judging_bar
     from ede.errors import EdeError
     from ede.runs import RunFolder
     from ede.train import judge_run
@@ -46,7 +46,10 @@ def main(arguments: list[str]) -> int:
         raise EdeError(f"--episodes must be at least 1; got {given.episodes}.")
     folder = RunFolder.open(given.run)
     splits = {"both": ("train", "test")}.get(given.contexts, (given.contexts,))
-    judged = {split: judge_run(folder, split, given.episodes, given.epsilon, given.seed) for split in splits}
+    judged = {}
+    for split in splits:
+        with judging_bar(split, given.episodes) as on_episode:
+            judged[split] = judge_run(folder, split, given.episodes, given.epsilon, given.seed, on_episode)
     lines = [json.dumps({"split": split, **episodes.to_json()}) for split, episodes in judged.items()]
     if given.out:
         try:

@@ -39,6 +39,8 @@ class Arguments:
 def main(arguments: list[str]) -> int:
     given = parse(Arguments, "watch", arguments)
 
+    from rich.console import Console
+
     from ede.errors import EdeError
     from ede.runs import RunFolder
     from ede.watch.episode import play
@@ -50,7 +52,8 @@ def main(arguments: list[str]) -> int:
     out = given.out or folder.path / name
     if out.suffix != ".html":
         raise EdeError(f"--out names an HTML page: write {out}.html in place of {out}.")
-    watched = play(folder, given.contexts, given.seed, given.explore, given.lane, given.steps)
+    with Console(stderr=True).status("Playing an episode"):
+        watched = play(folder, given.contexts, given.seed, given.explore, given.lane, given.steps)
     if given.gif and not has_pictures(watched.obs):
         raise EdeError(f"{watched.spec.task} shows numbers, not pictures: leave out --gif.")
     try:
