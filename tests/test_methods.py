@@ -18,7 +18,7 @@ import ede
 from conftest import RunCli
 from ede.contexts import Contexts
 from ede.errors import EdeError
-from ede.explore import EpsilonGreedy
+from ede.explore import EpsilonGreedy, Ucb
 from ede.interaction import Actor, interact
 from ede.learner import Learner, Report, build_network
 from ede.methods import METHODS, Method, find_method
@@ -210,6 +210,11 @@ def test_a_paper_sized_network_has_the_papers_heads(name: str) -> None:
         (replace(METHODS["dqn"], replay=Masked()), {}, "bootstrap masks need an ensemble"),
         (METHODS["ede_aleatoric"], {"quantiles": 1}, "by the spread of an action's quantiles"),
         (
+            replace(METHODS["ede"], explorer=Ucb("epistemc")),
+            {},
+            "no uncertainty 'epistemc'; choose epistemic,",
+        ),  # type: ignore[arg-type]
+        (
             replace(METHODS["ede"], explorer=EpsilonGreedy()),
             {},
             "EpsilonGreedy takes a probability, and Equalized is a multiple of the uncertainty",
@@ -231,11 +236,19 @@ def test_impossible_combinations_are_refused_in_one_sentence(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("part", [Ucb, 30, "ucb"])
+def test_what_is_no_part_is_refused(part: object) -> None:
+    with pytest.raises(EdeError, match=r"ede: explorer must be a part, such as Ucb\(\) is; got"):
+        replace(METHODS["ede"], explorer=part)  # type: ignore[arg-type]
+
+
 def test_an_unknown_method_is_refused_with_a_suggestion() -> None:
     with pytest.raises(EdeError, match=r"There is no method 'qr_dqn'; did you mean 'qrdqn'\?"):
         find_method("qr_dqn")
     with pytest.raises(EdeError, match="`ede methods` lists them"):
         find_method("zzzzzz")
+    with pytest.raises(EdeError, match=r"A method is given by its name, .* got a Method"):
+        find_method(METHODS["ede"])  # type: ignore[arg-type]
 
 
 # ---- a method's name appears in the table and nowhere else -----------------------------------------------------------

@@ -6,6 +6,7 @@ import ast
 from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ede
@@ -189,6 +190,16 @@ def test_an_impossible_number_is_refused(name: str, value: float, words: str) ->
     with pytest.raises(EdeError) as caught:
         replace(Settings(), **{name: value})  # type: ignore[arg-type]
     assert str(caught.value) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [("lanes", 2.5, "int"), ("phi", "3", "float"), ("steps", None, "int"), ("reward_scaling", "no", "bool")],
+)
+def test_a_value_of_another_type_is_refused(name: str, value: object, kind: str) -> None:
+    sentence = refusal(lambda: replace(Settings(), **{name: value}))  # type: ignore[arg-type]
+    assert sentence == f"{value!r} is no value for {name}, which is of type {kind}."
+    assert replace(Settings(), lanes=np.int64(4), phi=np.float32(2)).lanes == 4
 
 
 def test_every_numeric_setting_has_limits() -> None:

@@ -60,6 +60,9 @@ def assert_whole(run: Path, task: str) -> None:
     } <= learning.keys()  # fmt: skip
     owed = (settings["steps"] - settings["learning_starts"]) // settings["steps_per_update"]
     assert learning["updates"] == owed
+    syncs = range(settings["target_period"], settings["steps"] + 1, settings["target_period"])
+    first_update = settings["learning_starts"] + settings["steps_per_update"]
+    assert learning["target_syncs"] == sum(step >= first_update for step in syncs)
     assert all(np.isfinite(learning[name]) for name in ("loss", "grad_norm", "q", "epistemic", "aleatoric"))
 
     evals = lines(run / "evals.jsonl")
@@ -273,23 +276,6 @@ def test_the_same_from_python(tmp_path: Path) -> None:
         np.testing.assert_array_equal(actions, values.q.argmax(-1))
         np.testing.assert_array_equal(policy.act(obs[2]), actions[2:3])
         lanes.step(actions)
-
-
-def test_a_policy_refuses_what_it_cannot_read(tmp_path: Path) -> None:
-    ede.train(
-        "bigfish-simple",
-        preset="smoke",
-        steps=320,
-        out=tmp_path / "run",
-        settings=LEAST | {"frame_stack": 2},
-        display=Display(),
-    )
-    policy = ede.load(tmp_path / "run")
-    assert policy.act(np.zeros((4, 10, 10, 6), np.uint8)).shape == (4,)
-    with pytest.raises(ede.EdeError, match=r"shape \(10, 10, 6\) \(2 frames joined .* got \(4, 10, 10, 3\)"):
-        policy.act(np.zeros((4, 10, 10, 3), np.uint8))
-    with pytest.raises(ede.EdeError, match=r"images of type uint8, 0 to 255; got torch\.float32"):
-        policy.values(np.zeros((10, 10, 6), np.float32))
 
 
 def test_a_replay_in_a_file_tells_the_same_story(tmp_path: Path) -> None:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 from ede import explore, parts
 from ede.errors import EdeError
-from ede.explore import EpsilonGreedy, Explorer, EzGreedy, HeadPerEpisode, NoisyGreedy, Thompson, Ucb
+from ede.explore import (
+    EpsilonGreedy,
+    Explorer,
+    EzGreedy,
+    HeadPerEpisode,
+    NoisyGreedy,
+    Thompson,
+    Ucb,
+    Uncertainty,
+)
 from ede.parts import (
     AllMembers,
     Anchor,
@@ -56,6 +65,14 @@ class Method:
     task_id: bool = False
     anchor: Anchor | None = None
 
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            part = getattr(self, field.name)
+            if field.name in ("name", "sentence", "dueling", "task_id") or part is field.default:
+                continue
+            if isinstance(part, type) or not is_dataclass(part):
+                raise EdeError(f"{self.name}: {field.name} must be a part, such as Ucb() is; got {part!r}.")
+
     def parts(self) -> dict[str, Any]:
         """Field → part, for the fields that hold one."""
         return {
@@ -90,7 +107,12 @@ class Method:
             )
         if members > 1 and isinstance(self.head, Categorical):
             raise EdeError(f"{self.name}: a categorical head has no ensemble; use quantiles.")
-        if getattr(self.explorer, "of", None) == "aleatoric" and self.head.outputs < 2:
+        of = getattr(self.explorer, "of", None)
+        if of not in (None, *get_args(Uncertainty)):
+            raise EdeError(
+                f"{self.name}: there is no uncertainty '{of}'; choose {', '.join(get_args(Uncertainty))}."
+            )
+        if of == "aleatoric" and self.head.outputs < 2:
             raise EdeError(
                 f"{self.name} explores by the spread of an action's quantiles, and one has none: it needs at least 2."
             )
@@ -266,6 +288,10 @@ METHODS: Mapping[str, Method] = MappingProxyType({row.name: row for row in _ROWS
 
 
 def find_method(name: str) -> Method:
+    if not isinstance(name, str):
+        raise EdeError(
+            f"A method is given by its name, as `ede methods` lists it; got a {type(name).__name__}."
+        )
     if name in METHODS:
         return METHODS[name]
     close = get_close_matches(name, METHODS, n=1)

@@ -41,19 +41,31 @@ class Policy:
         Noisy layers are silent unless a generator for their noise is given.
         """
         device = next(self.network.parameters()).device
-        images = self._batch(torch.as_tensor(obs))
+        images = self._batch(obs)
         contexts = torch.as_tensor(
             np.full(len(images), -1) if context is None else context, dtype=torch.int64, device=device
         )
+        if contexts.shape != images.shape[:1]:
+            raise EdeError(
+                f"This policy reads a context for each of {len(images)} observations; got {contexts.tolist()}."
+            )
         noise = self.network.heads.draw_noise(noise_generator) if noise_generator else None
         features = self.compute.frozen_features(self.network, images.to(device), contexts)
         # The heads in full precision: their disagreement is small beside their outputs.
         raw_MBAN = self.network.heads(features, noise)
         return self.method.head.returns(raw_MBAN.float().cpu(), self.method.ensemble.unbiased)
 
-    def _batch(self, obs: Tensor) -> Tensor:
+    def _batch(self, given: Observations | Tensor) -> Tensor:
         """One observation becomes a batch of one; what the network cannot read is refused."""
         shape, stack = self.network.obs_shape, self.settings.frame_stack
+        if not isinstance(given, Tensor):
+            given = np.asarray(given)
+            if given.dtype.kind not in "buif":
+                raise EdeError(
+                    f"This policy reads observations of shape {shape}, one or a batch; got no numbers."
+                )
+            given = np.require(given, requirements=["C", "W"])  # torch takes no flipped and no sealed array
+        obs = torch.as_tensor(given)
         batch = obs[None] if obs.shape == shape else obs
         if batch.shape[1:] != shape:
             stacked = f" ({stack} frames joined along the last axis, oldest first)" if stack > 1 else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
+from numbers import Real
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
@@ -132,6 +133,11 @@ class Settings:
     """Threads of torch; 0 for all cores."""
 
     def __post_init__(self) -> None:
+        for name, kind in _KINDS.items():
+            if not _fits(getattr(self, name), kind):
+                raise EdeError(
+                    f"{getattr(self, name)!r} is no value for {name}, which is of type {kind.__name__}."
+                )
         for names, (low, high), words in _LIMITS:
             for name in names.split():
                 value = getattr(self, name)
@@ -172,6 +178,14 @@ _LIMITS: tuple[tuple[str, tuple[float, float], str], ...] = (
 )
 """Setting names, the range of each and how to say it."""
 
+_KINDS = {field.name: type(field.default) for field in fields(Settings)}
+
+
+def _fits(value: object, kind: type) -> bool:
+    if kind in (int, float):
+        return isinstance(value, Real) and (kind is float or value % 1 == 0)
+    return isinstance(value, kind)
+
 
 COMMON: frozenset[str] = frozenset(field.name for field in fields(Settings)) - {
     "members", "quantiles", "kappa", "atoms", "v_min", "v_max", "sigma0", "unbiased_variance", "phi",
@@ -194,6 +208,7 @@ TABLE = "paper table"
 TEXT = "paper text"
 CODE = "authors' code"
 CHOICE = "our choice"
+RAINBOW = "the Rainbow that the paper builds on"
 
 
 def _preset(parent: Preset | None, **sourced: tuple[Any, str]) -> Preset:
@@ -229,7 +244,7 @@ PAPER_PROCGEN = _preset(
     clip_norm=(10.0, TABLE),
     encoder=("impala", TEXT),
     hidden=(512, TEXT),
-    members=(5, TABLE),
+    members=(5, "paper table; the paper's UA-DQN has 3"),
     quantiles=(200, TABLE),
     kappa=(1.0, TABLE),
     atoms=(51, "Bellemare et al. 2017"),
@@ -237,7 +252,7 @@ PAPER_PROCGEN = _preset(
     v_max=(10.0, "Bellemare et al. 2017"),
     sigma0=(0.5, TEXT),
     unbiased_variance=(False, "paper, equation 2 (the authors' code divides by M − 1)"),
-    phi=(30.0, TABLE),
+    phi=(30.0, "paper table, for UCB"),
     tee_lambda=(0.6, TABLE),
     tee_alpha=(7.0, TABLE),
     epsilon_final=(0.1, TEXT),
@@ -252,6 +267,7 @@ PAPER_PROCGEN = _preset(
     eval_episodes=(10, CODE),
     final_episodes=(1000, CODE),
     eval_epsilon=(0.05, CODE),
+    world_options=("", "paper table: the easy mode, the world's default"),
 )
 
 PAPER_CRAFTER = _preset(
@@ -268,7 +284,8 @@ PAPER_CRAFTER = _preset(
     steps_per_update=(4, TABLE),
     target_period=(8_000, TABLE),
     learning_rate=(6.25e-5, TABLE),
-    encoder=("nature", "the Rainbow that the paper builds on"),
+    encoder=("nature", RAINBOW),
+    hidden=(512, RAINBOW),
     sigma0=(0.1, CODE),
     phi=(0.5, "paper table, for Thompson sampling"),
     tee_lambda=(0.6, "paper table for Procgen; the paper has no TEE on Crafter"),
@@ -279,8 +296,10 @@ PAPER_CRAFTER = _preset(
     ez_mu=(2.0, "paper text for Procgen"),
     ez_longest=(10_000, "paper text for Procgen"),
     eval_period=(250_000, CHOICE),
+    eval_episodes=(10, CHOICE),
     final_episodes=(10, CHOICE),
     eval_lanes=(1, CHOICE),
+    eval_epsilon=(0.05, "authors' code for Procgen"),
     log_period=(2_000, CHOICE),
     checkpoint_period=(50_000, CHOICE),
 )

@@ -103,6 +103,8 @@ def part_rows(method: Method) -> Iterator[PartRow]:
     yield PartRow("loss", f"{type(head).__name__}.loss", head.loss_rule, head.equations)
     for role in ("ensemble", "target", "encoder_gradient", "replay", "explorer", "coefficient"):
         part = getattr(method, role)
+        if role == "encoder_gradient" and method.ensemble.members == 1:  # every rule is the same for one head
+            continue
         yield PartRow(role.replace("_", " "), repr(part), _what(part), part.equations)
     for role in ("noisy", "anchor"):
         if part := getattr(method, role):

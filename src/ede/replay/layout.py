@@ -37,9 +37,9 @@ class Priority:
     """Proportional prioritisation (Schaul et al. 2016, as in Rainbow)."""
 
     alpha: float = 0.5
-    """Exponent of the priorities (paper table: Rainbow on Crafter)."""
+    """Exponent of the priorities (Hessel et al. 2018)."""
     beta: float = 0.4
-    """Exponent of the importance weights where ``sample`` is not given one; the paper raises it to 1."""
+    """Exponent of the importance weights where ``sample`` is not given one; a run raises it to 1 (the same)."""
 
 
 def replay_bytes(
