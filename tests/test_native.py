@@ -19,7 +19,7 @@ from ede.compute import Fused, choose
 from ede.networks import Impala, Network
 from test_compute import BF16, FLOAT32, distance, float_batch, network_of
 
-TOLERANCE = {"fp32": FLOAT32, "bf16": BF16}
+TOLERANCE = {"fp32": FLOAT32, "bf16": BF16, "pairs": BF16, "tiles": BF16}
 
 
 @pytest.fixture(params=["fp32", "bf16"], scope="session")
@@ -30,10 +30,19 @@ def precision(request: pytest.FixtureRequest) -> str:
     return name
 
 
+@pytest.fixture(params=native.ARITHMETIC, scope="session")
+def arithmetic(request: pytest.FixtureRequest) -> str:
+    """Each way of multiplying that this processor has, also the one that is not its fastest."""
+    name, code = str(request.param), native._library()
+    if code is None or not {"fp32": 1, "pairs": code.ede_pairs(), "tiles": code.ede_matrix_units()}[name]:
+        pytest.skip(f"this processor does not multiply by {name}, or there is no compiler")
+    return name
+
+
 @pytest.fixture
 def forgotten() -> Iterator[None]:
     """Everything about this machine is asked anew, and again afterwards."""
-    caches = (native.available, native._library)
+    caches = (native.available, native.arithmetic_of, native._library)
     for cached in caches:
         cached.cache_clear()
     yield
@@ -58,28 +67,28 @@ def parameters_of(encoder: Impala) -> list[Tensor]:
     height=st.integers(1, 40), width=st.integers(1, 40), channels=st.integers(1, 4), images=st.integers(1, 3)
 )
 def test_images_of_any_size_give_the_plain_features(
-    precision: str, height: int, width: int, channels: int, images: int
+    arithmetic: str, height: int, width: int, channels: int, images: int
 ) -> None:
     encoder, obs = encoder_and_images((height, width, channels), images, seed=height * 41 + width)
     with torch.no_grad():
         plain = encoder(obs)
-    assert distance(native.features(obs, parameters_of(encoder), precision), plain) < TOLERANCE[precision]
+    assert distance(native.features(obs, parameters_of(encoder), arithmetic), plain) < TOLERANCE[arithmetic]
 
 
-def test_an_image_gives_the_same_bits_in_any_batch_and_on_any_number_of_threads(precision: str) -> None:
+def test_an_image_gives_the_same_bits_in_any_batch_and_on_any_number_of_threads(arithmetic: str) -> None:
     encoder, obs = encoder_and_images((20, 16, 3), 7)
-    whole = native.features(obs, parameters_of(encoder), precision)
+    whole = native.features(obs, parameters_of(encoder), arithmetic)
     before = torch.get_num_threads()
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            assert torch.equal(native.features(obs, parameters_of(encoder), precision), whole)
+            assert torch.equal(native.features(obs, parameters_of(encoder), arithmetic), whole)
     finally:
         torch.set_num_threads(before)
     for image in range(7):
-        alone = native.features(obs[image : image + 1], parameters_of(encoder), precision)
+        alone = native.features(obs[image : image + 1], parameters_of(encoder), arithmetic)
         assert torch.equal(alone[0], whole[image])
-    assert native.features(obs[:0], parameters_of(encoder), precision).shape == (0, whole.shape[1])
+    assert native.features(obs[:0], parameters_of(encoder), arithmetic).shape == (0, whole.shape[1])
 
 
 def test_a_run_computes_with_it_where_it_can(precision: str) -> None:

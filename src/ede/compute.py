@@ -88,9 +88,10 @@ class Fused(Compute):
         if not isinstance(network.encoder, Impala):
             return network.encode(obs, context)
         convolutions = encoder_passes.convolutions(network.encoder)
-        if self.native and native.takes(obs):
+        arithmetic = native.arithmetic_of(self.precision) if self.native else None
+        if arithmetic and native.takes(obs):
             parameters = [parameter.detach() for pair in convolutions for parameter in pair]
-            return network.join(native.features(obs, parameters, self.precision), context)
+            return network.join(native.features(obs, parameters, arithmetic), context)
         pairs = [(self.casts.of(weight), self.casts.of(bias)) for weight, bias in convolutions]
         return network.join(encoder_passes.frozen(obs, pairs, self.chunk).float(), context)
 

@@ -1,7 +1,7 @@
 """The encoder without a graph as machine code for this processor: ``encoder.c``, compiled where it is first needed.
 
-Used where the processor has AVX-512 and a C compiler is found; for bf16 it must also have matrix units (AMX). A build
-that does not agree with the plain encoder is not used. ``EDE_NATIVE=0`` turns it off.
+Used where the processor has AVX-512 and a C compiler is found; for bf16 it must also have matrix units (AMX) or multiply
+pairs (AVX512-BF16). A build that does not agree with the plain encoder is not used. ``EDE_NATIVE=0`` turns it off.
 
 Axis letters: B batch, d features.
 """
@@ -28,8 +28,9 @@ from ede.cache import cache_folder
 from ede.networks import Impala
 
 SOURCE = Path(__file__).with_name("encoder.c")
-OPTIONS = ("-O3", "-march=native", "-shared", "-fPIC")
-PRECISIONS = {"fp32": 0, "bf16": 1}
+OPTIONS = ("-O3", "-march=native", "-fno-strict-aliasing", "-shared", "-fPIC")
+ARITHMETIC = {"fp32": 0, "pairs": 1, "tiles": 2}
+"""The ways of multiplying that ``encoder.c`` knows; the latter two are bf16."""
 TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2}
 """Of the features' norm: how far a build may be from the plain encoder."""
 MOST_CHANNELS = 4
@@ -39,8 +40,8 @@ MOST_CHANNELS = 4
 @cache
 def available(precision: str) -> bool:
     """Whether this machine can compile and run the encoder in this precision, and it computes what it should."""
-    code = _library()
-    if code is None or (precision == "bf16" and not code.ede_matrix_units()):
+    arithmetic = arithmetic_of(precision)
+    if arithmetic is None:
         return False
     generator = Generator().manual_seed(0)
     with torch.random.fork_rng(devices=[]):
@@ -50,8 +51,17 @@ def available(precision: str) -> bool:
     with torch.no_grad():
         expected = encoder(images)
     parameters = [parameter.detach() for parameter in encoder.parameters()]
-    error = (features(images, parameters, precision) - expected).norm() / expected.norm()
+    error = (features(images, parameters, arithmetic) - expected).norm() / expected.norm()
     return bool(error < TOLERANCE[precision])
+
+
+@cache
+def arithmetic_of(precision: str) -> str | None:
+    """The way of multiplying that this processor has for a precision; None where there is none or no compiler."""
+    code = _library()
+    if code is None or precision == "fp32":
+        return precision if code else None
+    return "tiles" if code.ede_matrix_units() else "pairs" if code.ede_pairs() else None
 
 
 def takes(obs: Tensor) -> bool:
@@ -59,7 +69,7 @@ def takes(obs: Tensor) -> bool:
     return obs.dtype == torch.uint8 and obs.ndim == 4 and obs.shape[3] <= MOST_CHANNELS
 
 
-def features(obs: Tensor, parameters: list[Tensor], precision: str) -> Tensor:
+def features(obs: Tensor, parameters: list[Tensor], arithmetic: str) -> Tensor:
     """[B, d] of images [B, H, W, C]; ``parameters`` are weights and biases of the convolutions by turns, float32."""
     obs, kept = obs.contiguous(), [parameter.contiguous() for parameter in parameters]
     assert takes(obs)
@@ -76,7 +86,7 @@ def features(obs: Tensor, parameters: list[Tensor], precision: str) -> Tensor:
     def encode(first: int, last: int) -> None:
         code.ede_encode(
             ctypes.c_void_p(obs[first].data_ptr()), ctypes.c_long(last - first), *map(ctypes.c_int, shape),
-            ctypes.c_int(PRECISIONS[precision]), addresses, ctypes.c_void_p(encoded[first].data_ptr()),
+            ctypes.c_int(ARITHMETIC[arithmetic]), addresses, ctypes.c_void_p(encoded[first].data_ptr()),
         )  # fmt: skip
 
     threads = min(torch.get_num_threads(), images)

@@ -1,7 +1,8 @@
 /* IMPALA's encoder without a graph: bytes of images in, features out, one image at a time, all of it in the cache.
  *
  * The same function as networks.Impala, for x86 processors with AVX-512: float32 by fused multiply-adds, bf16 by the
- * matrix units (AMX), sums in float32 under both. ede.native compiles it where it is first needed.
+ * matrix units (AMX) or by products of pairs (AVX512-BF16), sums in float32 under all. ede.native compiles it where it
+ * is first needed.
  *
  * Layout: an image of H×W pixels lies with a border of zeros, (H+2)×(W+2)×C, channels last, so that a tap of a
  * convolution is an offset. Positions count along the rows of the bordered image: p = y·(W+2) + x; the two at each
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 enum { STAGES = 3, CONVOLUTIONS = 15, WIDEST = 32, SLACK = 96, MOST_CHANNELS = 4 };
-enum precision { FP32, BF16 };
+enum arithmetic { FP32, PAIRS, TILES }; /* the latter two are bf16 */
 
 typedef struct {
     int height, width, positions; /* of what a convolution reads and leaves */
@@ -23,14 +24,14 @@ typedef struct {
 
 typedef struct {
     int entering, leaving; /* channels in memory */
-    int channels, steps;   /* of the entering ones, those that are not padding; tiles or taps to multiply */
+    int channels, steps;   /* of the entering ones, those that are not padding; taps or tiles to multiply */
     int offset[9];                /* of each step, in positions */
     void *weight;
     float bias[WIDEST], bias_tile[WIDEST / 16][16][16];
 } Convolution;
 
 typedef struct {
-    enum precision precision;
+    enum arithmetic arithmetic;
     Plane plane[STAGES + 1]; /* before each stage's pooling; the last one after all */
     Convolution convolution[CONVOLUTIONS];
 } Encoder;
@@ -40,43 +41,68 @@ enum after { RAW, OPEN, ADD, ADD_LAST };
 
 static inline __m512 relu(__m512 x) { return _mm512_max_ps(x, _mm512_setzero_ps()); }
 
-#if defined(__AMX_BF16__) && defined(__AVX512BF16__)
-#define MATRIX_UNITS 1
+#ifdef __AVX512BF16__
+#define HAS_PAIRS 1
 static inline __m256i halves(__m512 x) { return (__m256i)_mm512_cvtneps_pbh(x); }
+static inline __m512 add_pairs(__m512 sum, __m512 x, __m512 w) {
+    return _mm512_dpbf16_ps(sum, (__m512bh)x, (__m512bh)w);
+}
+#else /* never reached: bf16 is refused */
+#define HAS_PAIRS 0
+static inline __m256i halves(__m512 x) { return _mm512_cvtps_ph(x, 0); }
+static inline __m512 add_pairs(__m512 sum, __m512 x, __m512 w) { return (void)x, (void)w, sum; }
+#endif
+#if HAS_PAIRS && defined(__AMX_BF16__)
+#define HAS_TILES 1
 #else
-#define MATRIX_UNITS 0
-static inline __m256i halves(__m512 x) { return _mm512_cvtps_ph(x, 0); } /* never reached: BF16 is refused */
+#define HAS_TILES 0
 #endif
 
 static inline uint16_t half(float x) { return (uint16_t)_mm256_extract_epi16(halves(_mm512_set1_ps(x)), 0); }
 
-static inline void put(enum precision precision, void *to, long index, __m512 x) {
-    if (precision == BF16)
-        _mm256_storeu_si256((__m256i *)((uint16_t *)to + index), halves(x));
-    else
+static inline void put(enum arithmetic arithmetic, void *to, long index, __m512 x) {
+    if (arithmetic == FP32)
         _mm512_storeu_ps((float *)to + index, x);
+    else
+        _mm256_storeu_si256((__m256i *)((uint16_t *)to + index), halves(x));
+}
+
+static void *zeros(size_t bytes) {
+    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    return memset(memory, 0, (bytes + 63) / 64 * 64);
 }
 
 static Plane plane_of(int height, int width) {
     return (Plane){height, width, (height - 1) * (width + 2) + width};
 }
 
-/* Weights as [tap, channels, leaving]. */
-static void pack_taps(Convolution *c, const float *weight, int row) {
+/* A word is what is multiplied at once for each sum: a float, or two neighbouring channels in bf16. */
+static inline int words_of(enum arithmetic arithmetic, const Convolution *c) {
+    return arithmetic == FP32 ? c->channels : (c->channels + 1) / 2;
+}
+
+/* Weights [leaving, channels, 3, 3] as [tap, words, leaving]. */
+static void pack_taps(enum arithmetic arithmetic, Convolution *c, const float *weight, int row) {
     c->steps = 9;
-    float *taps = aligned_alloc(64, sizeof(float) * 9 * c->channels * c->leaving);
-    c->weight = taps;
+    int words = words_of(arithmetic, c);
+    float *floats = c->weight = zeros(sizeof(float) * 9 * words * c->leaving);
+    uint16_t *shorts = c->weight;
     for (int tap = 0; tap < 9; tap++) {
         c->offset[tap] = tap / 3 * row + tap % 3;
         for (int channel = 0; channel < c->channels; channel++)
-            for (int n = 0; n < c->leaving; n++)
-                *taps++ = weight[(n * (long)c->channels + channel) * 9 + tap];
+            for (int n = 0; n < c->leaving; n++) {
+                float of = weight[(n * (long)c->channels + channel) * 9 + tap];
+                if (arithmetic == FP32)
+                    floats[(tap * words + channel) * c->leaving + n] = of;
+                else
+                    shorts[((tap * words + channel / 2) * c->leaving + n) * 2 + channel % 2] = half(of);
+            }
     }
 }
 
 /* Results of 16 positions and 16 channels, from position p on. */
 static inline __attribute__((always_inline)) void
-finish(enum precision precision, enum after after, const float *result, long p, const __mmask16 *inside, int leaving,
+finish(enum arithmetic arithmetic, enum after after, const float *result, long p, const __mmask16 *inside, int leaving,
        int first, int row, float *residual, void *out) {
     for (int i = 0; i < 16; i++) {
         __m512 x = _mm512_loadu_ps(result + i * 16);
@@ -90,45 +116,44 @@ finish(enum precision precision, enum after after, const float *result, long p, 
             _mm512_storeu_ps(residual + at, x);
         }
         if (after != ADD_LAST) x = relu(x);
-        put(precision, out, bordered, _mm512_maskz_mov_ps(inside[p + i], x));
+        put(arithmetic, out, bordered, _mm512_maskz_mov_ps(inside[p + i], x));
     }
 }
 
 static inline __attribute__((always_inline)) void
-convolve_taps(const Convolution *c, int blocks, enum after after, const float *in, Plane plane,
-              const __mmask16 *inside, float *residual, void *out) {
-    enum { TOGETHER = 8 };
-    const int row = plane.width + 2, entering = c->entering, channels = c->channels;
+convolve_taps(enum arithmetic arithmetic, const Convolution *c, const int blocks, enum after after, const void *in,
+              Plane plane, const __mmask16 *inside, float *residual, void *out) {
+    enum { SUMS = 16 }; /* as many as hide how long a product takes, and as registers hold beside what is multiplied */
+    const int together = SUMS / blocks, row = plane.width + 2;
+    const int words = words_of(arithmetic, c), stride = arithmetic == FP32 ? c->entering : c->entering / 2;
     float result[2][16][16] __attribute__((aligned(64)));
     for (long p = 0; p < plane.positions; p += 16) {
-        for (int part = 0; part < 16; part += TOGETHER) {
-            __m512 sum[TOGETHER][2];
-#pragma GCC unroll 8
-            for (int i = 0; i < TOGETHER; i++)
-                for (int block = 0; block < blocks; block++) sum[i][block] = _mm512_loadu_ps(c->bias + 16 * block);
+        for (int part = 0; part < 16; part += together) {
+            __m512 sum[SUMS];
+#pragma GCC unroll 16
+            for (int i = 0; i < SUMS; i++) sum[i] = _mm512_loadu_ps(c->bias + 16 * (i % blocks));
             for (int tap = 0; tap < 9; tap++) {
-                const float *x = in + (p + part + c->offset[tap]) * entering;
-                const float *w = (float *)c->weight + (long)tap * channels * 16 * blocks;
-                for (int channel = 0; channel < channels; channel++, x++, w += 16 * blocks) {
-                    __m512 w0 = _mm512_load_ps(w), w1 = blocks == 2 ? _mm512_load_ps(w + 16) : w0;
-#pragma GCC unroll 8
-                    for (int i = 0; i < TOGETHER; i++) {
-                        __m512 value = _mm512_set1_ps(x[i * entering]);
-                        sum[i][0] = _mm512_fmadd_ps(value, w0, sum[i][0]);
-                        if (blocks == 2) sum[i][1] = _mm512_fmadd_ps(value, w1, sum[i][1]);
+                const float *x = (const float *)in + (p + part + c->offset[tap]) * stride;
+                const float *w = (const float *)c->weight + (long)tap * words * 16 * blocks;
+                for (int word = 0; word < words; word++, x++, w += 16 * blocks) {
+                    const __m512 of[2] = {_mm512_load_ps(w), _mm512_load_ps(w + 16 * (blocks - 1))};
+#pragma GCC unroll 16
+                    for (int i = 0; i < SUMS; i++) {
+                        __m512 value = _mm512_set1_ps(x[i / blocks * stride]);
+                        sum[i] = arithmetic == FP32 ? _mm512_fmadd_ps(value, of[i % blocks], sum[i])
+                                                    : add_pairs(sum[i], value, of[i % blocks]);
                     }
                 }
             }
-#pragma GCC unroll 8
-            for (int i = 0; i < TOGETHER; i++)
-                for (int block = 0; block < blocks; block++) _mm512_store_ps(result[block][part + i], sum[i][block]);
+#pragma GCC unroll 16
+            for (int i = 0; i < SUMS; i++) _mm512_store_ps(result[i % blocks][part + i / blocks], sum[i]);
         }
         for (int block = 0; block < blocks; block++)
-            finish(FP32, after, result[block][0], p, inside, 16 * blocks, 16 * block, row, residual, out);
+            finish(arithmetic, after, result[block][0], p, inside, 16 * blocks, 16 * block, row, residual, out);
     }
 }
 
-#if MATRIX_UNITS
+#if HAS_TILES
 /* Weights [leaving, entering, 3, 3] as tiles of 16 pairs of inputs by 16 outputs; a step covers 32 numbers that lie
  * one after another in a row of pixels: one pixel of 32 channels, two of 16, or eight of 4. */
 static void pack_tiles(Convolution *c, const float *weight, int row) {
@@ -186,7 +211,7 @@ convolve_tiles(const Convolution *c, int blocks, enum after after, const uint16_
         _tile_stored(2, result[2], 64);
         _tile_stored(3, result[3], 64);
         for (int i = 0; i < 4; i++)
-            finish(BF16, after, result[i][0], p + (blocks == 2 ? i / 2 : i) * 16, inside, 16 * blocks,
+            finish(TILES, after, result[i][0], p + (blocks == 2 ? i / 2 : i) * 16, inside, 16 * blocks,
                    blocks == 2 ? i % 2 * 16 : 0, row, residual, out);
     }
 }
@@ -213,8 +238,9 @@ static void release_tiles(void) {}
 static void convolve(const Encoder *e, const Convolution *c, enum after after, const void *in, Plane plane,
                      const __mmask16 *inside, float *residual, void *out) {
 #define OF(BLOCKS, AFTER)                                                                                             \
-    (e->precision == BF16 ? convolve_tiles(c, BLOCKS, AFTER, in, plane, inside, residual, out)                        \
-                          : convolve_taps(c, BLOCKS, AFTER, in, plane, inside, residual, out))
+    (e->arithmetic == TILES   ? convolve_tiles(c, BLOCKS, AFTER, in, plane, inside, residual, out)                    \
+     : e->arithmetic == PAIRS ? convolve_taps(PAIRS, c, BLOCKS, AFTER, in, plane, inside, residual, out)              \
+                              : convolve_taps(FP32, c, BLOCKS, AFTER, in, plane, inside, residual, out))
     if (c->leaving == 16)
         after == RAW ? OF(1, RAW) : after == OPEN ? OF(1, OPEN) : after == ADD ? OF(1, ADD) : OF(1, ADD_LAST);
     else
@@ -225,7 +251,7 @@ static void convolve(const Encoder *e, const Convolution *c, enum after after, c
 /* Maxima over 3×3 at every second pixel: the residual of the smaller plane and, opened by a ReLU, what enters next.
  * Outside the plane stands its nearest pixel, which the window holds anyway. */
 static inline __attribute__((always_inline)) void
-pool(enum precision precision, const float *wide, Plane from, Plane to, const int channels, float *residual,
+pool(enum arithmetic arithmetic, const float *wide, Plane from, Plane to, const int channels, float *residual,
      void *out) {
     const int wide_row = from.width + 2, row = to.width + 2;
     for (int y = 0; y < to.height; y++) {
@@ -246,22 +272,22 @@ pool(enum precision precision, const float *wide, Plane from, Plane to, const in
                 most[0] = _mm512_max_ps(_mm512_max_ps(most[0], most[1]), most[2]);
                 long p = (long)y * row + x;
                 _mm512_storeu_ps(residual + p * channels + first, most[0]);
-                put(precision, out, (p + row + 1) * channels + first, relu(most[0]));
+                put(arithmetic, out, (p + row + 1) * channels + first, relu(most[0]));
             }
     }
 }
 
-static void shrink(enum precision precision, const float *wide, Plane from, Plane to, int channels, float *residual,
+static void shrink(enum arithmetic arithmetic, const float *wide, Plane from, Plane to, int channels, float *residual,
                    void *out) {
-    if (precision == BF16)
-        channels == 16 ? pool(BF16, wide, from, to, 16, residual, out) : pool(BF16, wide, from, to, 32, residual, out);
-    else
+    if (arithmetic == FP32)
         channels == 16 ? pool(FP32, wide, from, to, 16, residual, out) : pool(FP32, wide, from, to, 32, residual, out);
+    else /* tiles and pairs lie alike */
+        channels == 16 ? pool(TILES, wide, from, to, 16, residual, out) : pool(TILES, wide, from, to, 32, residual, out);
 }
 
 /* Up to 16 pixels of three bytes each to numbers in [0, 1], four to a pixel, zeros for those that are not there. */
 static inline __attribute__((always_inline)) void
-enter_three(enum precision precision, const uint8_t *image, int pixels, void *out, long at) {
+enter_three(enum arithmetic arithmetic, const uint8_t *image, int pixels, void *out, long at) {
     const __m512i quarters = _mm512_setr_epi32(0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11);
     const __m512i bytes = _mm512_broadcast_i32x4(
         _mm_setr_epi8(0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1));
@@ -271,27 +297,27 @@ enter_three(enum precision precision, const uint8_t *image, int pixels, void *ou
     _mm512_storeu_si512(part, _mm512_shuffle_epi8(spread, bytes));
     for (int i = 0; i < 4; i++) {
         __m512 number = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(part[i]));
-        put(precision, out, at + 16 * i, _mm512_div_ps(number, _mm512_set1_ps(255)));
+        put(arithmetic, out, at + 16 * i, _mm512_div_ps(number, _mm512_set1_ps(255)));
     }
 }
 
 /* Bytes [H, W, channels] to numbers with a border, MOST_CHANNELS to a pixel. */
 static inline __attribute__((always_inline)) void
-enter(enum precision precision, const uint8_t *image, Plane plane, int channels, void *out) {
+enter(enum arithmetic arithmetic, const uint8_t *image, Plane plane, int channels, void *out) {
     for (int y = 0; y < plane.height; y++) {
         const uint8_t *line = image + (long)y * plane.width * channels;
         long at = ((long)(y + 1) * (plane.width + 2) + 1) * MOST_CHANNELS;
         if (channels == 3) /* past the line's end it writes zeros, where they belong or are written over */
             for (int x = 0; x < plane.width; x += 16, at += 16 * MOST_CHANNELS)
-                enter_three(precision, line + 3 * x, plane.width - x < 16 ? plane.width - x : 16, out, at);
+                enter_three(arithmetic, line + 3 * x, plane.width - x < 16 ? plane.width - x : 16, out, at);
         else
             for (int x = 0; x < plane.width; x++)
                 for (int channel = 0; channel < channels; channel++) {
                     float number = (float)line[x * channels + channel] / 255;
-                    if (precision == BF16)
-                        ((uint16_t *)out)[at + x * MOST_CHANNELS + channel] = half(number);
-                    else
+                    if (arithmetic == FP32)
                         ((float *)out)[at + x * MOST_CHANNELS + channel] = number;
+                    else
+                        ((uint16_t *)out)[at + x * MOST_CHANNELS + channel] = half(number);
                 }
     }
 }
@@ -309,14 +335,17 @@ static void leave(const float *residual, Plane plane, int channels, float *featu
 /* Ask the system for the matrix units, once a process; 1 where this processor has them and the system gives them. */
 int ede_matrix_units(void) {
     enum { REQUEST = 0x1023, TILE_DATA = 18 };
-    return MATRIX_UNITS && !syscall(SYS_arch_prctl, REQUEST, TILE_DATA);
+    return HAS_TILES && !syscall(SYS_arch_prctl, REQUEST, TILE_DATA);
 }
+
+/* 1 where this processor multiplies pairs of bf16. */
+int ede_pairs(void) { return HAS_PAIRS; }
 
 static const int LEAVING[STAGES] = {16, 32, 32};
 
-static void prepare(Encoder *e, int height, int width, int channels, enum precision precision,
+static void prepare(Encoder *e, int height, int width, int channels, enum arithmetic arithmetic,
                     const float *const *parameters) {
-    e->precision = precision;
+    e->arithmetic = arithmetic;
     e->plane[0] = plane_of(height, width);
     for (int stage = 0; stage < STAGES; stage++)
         e->plane[stage + 1] = plane_of((e->plane[stage].height + 1) / 2, (e->plane[stage].width + 1) / 2);
@@ -327,7 +356,10 @@ static void prepare(Encoder *e, int height, int width, int channels, enum precis
         c->channels = !first ? LEAVING[stage] : stage ? LEAVING[stage - 1] : channels;
         c->entering = number ? c->channels : MOST_CHANNELS;
         c->leaving = LEAVING[stage];
-        (precision == BF16 ? pack_tiles : pack_taps)(c, parameters[2 * number], row);
+        if (arithmetic == TILES)
+            pack_tiles(c, parameters[2 * number], row);
+        else
+            pack_taps(arithmetic, c, parameters[2 * number], row);
         memcpy(c->bias, parameters[2 * number + 1], sizeof(float) * c->leaving);
         for (int n = 0; n < c->leaving; n++)
             for (int i = 0; i < 16; i++) c->bias_tile[n / 16][i][n % 16] = c->bias[n];
@@ -336,17 +368,12 @@ static void prepare(Encoder *e, int height, int width, int channels, enum precis
 
 static size_t bordered(Plane plane) { return (size_t)(plane.height + 2) * (plane.width + 2) + SLACK; }
 
-static void *zeros(size_t bytes) {
-    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    return memset(memory, 0, (bytes + 63) / 64 * 64);
-}
-
 /* count images [H, W, channels] to features [count, 32·h·w]; 15 weights and biases by turns, all float32. */
-void ede_encode(const uint8_t *images, long count, int height, int width, int channels, int precision,
+void ede_encode(const uint8_t *images, long count, int height, int width, int channels, int arithmetic,
                 const float *const *parameters, float *features) {
     Encoder *e = aligned_alloc(64, (sizeof(Encoder) + 63) / 64 * 64);
-    prepare(e, height, width, channels, precision, parameters);
-    if (precision == BF16) configure_tiles();
+    prepare(e, height, width, channels, arithmetic, parameters);
+    if (arithmetic == TILES) configure_tiles();
 
     float *image = zeros(bordered(e->plane[0]) * MOST_CHANNELS * sizeof(float));
     float *wide = zeros(bordered(e->plane[0]) * WIDEST * sizeof(float));
@@ -363,14 +390,14 @@ void ede_encode(const uint8_t *images, long count, int height, int width, int ch
     long size = (long)LEAVING[STAGES - 1] * e->plane[STAGES].height * e->plane[STAGES].width;
     for (long number = 0; number < count; number++) {
         const uint8_t *next = images + number * height * width * channels;
-        precision == BF16 ? enter(BF16, next, e->plane[0], channels, image)
-                          : enter(FP32, next, e->plane[0], channels, image);
+        arithmetic == FP32 ? enter(FP32, next, e->plane[0], channels, image)
+                           : enter(TILES, next, e->plane[0], channels, image);
         const void *in = image;
         for (int stage = 0; stage < STAGES; stage++) {
             const Convolution *c = &e->convolution[5 * stage];
             Plane plane = e->plane[stage + 1];
             convolve(e, c, RAW, in, e->plane[stage], NULL, wide, NULL);
-            shrink(precision, wide, e->plane[stage], plane, LEAVING[stage], residual[stage], opened[stage]);
+            shrink(arithmetic, wide, e->plane[stage], plane, LEAVING[stage], residual[stage], opened[stage]);
             convolve(e, c + 1, OPEN, opened[stage], plane, inside[stage], NULL, inner[stage]);
             convolve(e, c + 2, ADD, inner[stage], plane, inside[stage], residual[stage], opened[stage]);
             convolve(e, c + 3, OPEN, opened[stage], plane, inside[stage], NULL, inner[stage]);
@@ -380,7 +407,7 @@ void ede_encode(const uint8_t *images, long count, int height, int width, int ch
         leave(residual[STAGES - 1], e->plane[STAGES], LEAVING[STAGES - 1], features + number * size);
     }
 
-    if (precision == BF16) release_tiles();
+    if (arithmetic == TILES) release_tiles();
     for (int stage = 0; stage < STAGES; stage++)
         free(opened[stage]), free(inner[stage]), free(residual[stage]), free(inside[stage]);
     for (int number = 0; number < CONVOLUTIONS; number++) free(e->convolution[number].weight);
