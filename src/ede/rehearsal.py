@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ede.trainer import Trainer
 
 
+BUDGET = 0.3
+"""Seconds that measuring a small piece may take; a large one takes as long as it does."""
+
+
 @dataclass(frozen=True)
 class Cost:
     """Seconds."""
@@ -39,7 +43,7 @@ def rehearse(trainer: Trainer) -> Cost:
     obs, context = trainer.lanes.obs, trainer.lanes.context
     stacked = np.concatenate([obs] * settings.frame_stack, axis=-1)
     return Cost(
-        acting=_seconds(lambda: trainer.policy.values(stacked, context), 2),
+        acting=_seconds(lambda: trainer.policy.values(stacked, context), 3, BUDGET),
         world=_world_seconds(trainer),
         update=_update_seconds(trainer),
     )
@@ -94,6 +98,7 @@ def _world_seconds(trainer: Trainer) -> float:
     lanes = trainer.examiners["train"].lanes
     actions = np.zeros(lanes.lanes, dtype=np.int64)
     lanes.reset()
+    # A fixed number of steps: where a world's randomness goes on over a reset, the run depends on it.
     return _seconds(lambda: lanes.step(actions), 5) * trainer.settings.lanes / lanes.lanes
 
 
@@ -109,14 +114,17 @@ def _update_seconds(trainer: Trainer) -> float:
     real = torch.zeros(shape, device=device)
     batch = Batch(obs, whole, real, real + settings.gamma, obs, whole, real + 1, whole)
     copy = Learner(learner.method, settings, deepcopy(learner.network), torch.Generator(), learner.compute)
-    return _seconds(lambda: copy.update(batch), 2)
+    return _seconds(lambda: copy.update(batch), 2, BUDGET)
 
 
-def _seconds(work: Callable[[], object], times: int) -> float:
+def _seconds(work: Callable[[], object], least: int, budget: float = 0.0) -> float:
+    """The median of some turns, so that one which something disturbed counts little; more where they fit the budget."""
     work()
-    begin = time.perf_counter()
-    for _ in range(times):
+    turns: list[float] = []
+    while len(turns) < least or sum(turns) < budget:
+        begin = time.perf_counter()
         work()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return (time.perf_counter() - begin) / times
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        turns.append(time.perf_counter() - begin)
+    return float(np.median(turns))
