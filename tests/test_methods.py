@@ -134,7 +134,7 @@ def test_the_rows_of_the_paper_are_there() -> None:
         "dqn c51 rainbow qrdqn bootstrapped_dqn dqn_ucb dqn_ucb_tee qrdqn_tee qrdqn_ucb ede ede_thompson ede_total "
         "ede_aleatoric ede_shared_gradient ede_mean_target ez_greedy noisy_net ua_dqn dqn_task_id"
     )
-    assert " ".join(METHODS) == wanted
+    assert set(wanted.split()) <= set(METHODS)
 
 
 @ROWS
