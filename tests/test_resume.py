@@ -130,7 +130,9 @@ def test_sigterm_saves_and_leaves(tmp_path: Path) -> None:
     process.terminate()
     assert process.wait(60) == 128 + signal.SIGTERM
     assert process.stderr is not None
-    assert b"Traceback" not in process.stderr.read()
+    told = process.stderr.read()
+    assert b"Traceback" not in told
+    assert b"Stopped and saved" in told
     saved = max((run / "checkpoints").glob("step-*"))
     last = (run / "metrics.jsonl").read_text().splitlines()[-1]
     assert int(saved.name.removeprefix("step-")) >= int(last.split('"step": ')[1].split(",")[0])

@@ -338,7 +338,7 @@ def test_ctrl_c_saves_and_says_how_to_carry_on(tmp_path: Path, capsys: pytest.Ca
         lambda: ede.train("bigfish-simple", preset="smoke", out=run, settings=LEAST, display=display)
     )
     assert (code, display.told) == (130, 1)
-    assert capsys.readouterr().out == f"Stopped and saved at step 400; carry on with: ede resume {run}\n"
+    assert capsys.readouterr().err == f"Stopped and saved at step 400; carry on with: ede resume {run}\n"
     assert max((run / "checkpoints").glob("step-*")).name == "step-000000000400"
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert resume(run, display=Display()).path == run
@@ -350,7 +350,7 @@ def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path, capsys: pytest.CaptureFi
         until_stopped(
             lambda: ede.train("bigfish-simple", preset="smoke", out=run, settings=LEAST, display=display)
         )
-    assert "carries on from its last checkpoint" in capsys.readouterr().out
+    assert "carries on from its last checkpoint" in capsys.readouterr().err
     assert max((run / "checkpoints").glob("step-*")).name == "step-000000000320"
 
 
@@ -364,7 +364,7 @@ def test_what_was_learned_outlives_the_reader_of_the_output(tmp_path: Path) -> N
     )
     os.close(writing)
     assert (done.returncode, (run / "DONE").exists()) == (0, True)
-    assert done.stderr == "ede: warning: Nobody reads the output any more; the run goes on without it.\n"
+    assert done.stderr == "ede: warning: Nobody reads the output any more; the run is silent from here on.\n"
 
 
 def test_a_folder_that_a_full_disk_left_half_begun_can_be_begun_again(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ class _Output(Console):
         with suppress(SystemExit):
             super().on_broken_pipe()
         with suppress(OSError):  # the warnings may have gone the same way
-            print_warning("Nobody reads the output any more; the run goes on without it.")
+            print_warning("Nobody reads the output any more; the run is silent from here on.")
 
 
 class Terminal(Display):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -75,11 +77,17 @@ def until_stopped(work: Callable[[], object]) -> int:
     try:
         work()
     except Stopped as stopped:
-        print(stopped)
+        _tell(stopped)
         return 128 + stopped.number
     except KeyboardInterrupt:
-        print(
+        _tell(
             "Stopped at once; where a run folder was begun, `ede resume` carries on from its last checkpoint."
         )
         raise
     return 0
+
+
+def _tell(last_words: object) -> None:
+    """On standard error: Ctrl-C also ends what standard output may be piped into, as in ``| tee log``."""
+    with suppress(OSError):  # the terminal may be gone as well
+        print(last_words, file=sys.stderr, flush=True)

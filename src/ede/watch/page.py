@@ -54,10 +54,15 @@ def facts(folder: RunFolder, watched: Watched) -> dict[str, str]:
         if watched.explores
         else f"the evaluation's rule: greedy, with probability {watched.epsilon:g} random"
     )
-    trained = watched.context in Contexts.parse(config["train_contexts"])
+    train = Contexts.parse(config["train_contexts"])
+    trained = (
+        "training draws from all"
+        if train.is_full
+        else f"{'' if watched.context in train else 'not '}trained on"
+    )
     return {
         "policy": f"seed {config['seed']}, after {watched.checkpoint:,} of {settings.steps:,} steps",
-        "context": f"{watched.context}, drawn from {watched.contexts}; {'' if trained else 'not '}trained on",
+        "context": f"{watched.context}, drawn from {watched.contexts}; {trained}",
         "who acts": acts,
         "explorer": f"{type(folder.method.explorer).__name__}, coefficient {watched.coefficient:.3g} "
         f"(training lane {watched.lane} of {settings.lanes})",
