@@ -279,7 +279,7 @@ PAPER_CRAFTER = _preset(
     world_options=("observation=grey84", CODE),
     reward_scaling=(False, CODE),
     reward_clip=(1.0, CODE),
-    batch_size=(64, TABLE),
+    batch_size=(64, "paper table; the Rainbow that it changes has 32"),
     learning_starts=(20_000, TABLE),
     steps_per_update=(4, TABLE),
     target_period=(8_000, TABLE),
