@@ -58,6 +58,10 @@ static inline __m512 add_pairs(__m512 sum, __m512 x, __m512 w) { return (void)x,
 #define HAS_TILES 0
 #endif
 
+static inline __m512 add_product(enum arithmetic arithmetic, __m512 sum, __m512 x, __m512 w) {
+    return arithmetic == FP32 ? _mm512_fmadd_ps(x, w, sum) : add_pairs(sum, x, w);
+}
+
 static inline uint16_t half(float x) { return (uint16_t)_mm256_extract_epi16(halves(_mm512_set1_ps(x)), 0); }
 
 static inline void put(enum arithmetic arithmetic, void *to, long index, __m512 x) {
@@ -100,11 +104,11 @@ static void pack_taps(enum arithmetic arithmetic, Convolution *c, const float *w
     }
 }
 
-/* Results of 16 positions and 16 channels, from position p on. */
+/* Results of some positions and 16 channels, from position p on. */
 static inline __attribute__((always_inline)) void
-finish(enum arithmetic arithmetic, enum after after, const float *result, long p, const __mmask16 *inside, int leaving,
-       int first, int row, float *residual, void *out) {
-    for (int i = 0; i < 16; i++) {
+finish(enum arithmetic arithmetic, enum after after, const float *result, int positions, long p,
+       const __mmask16 *inside, int leaving, int first, int row, float *residual, void *out) {
+    for (int i = 0; i < positions; i++) {
         __m512 x = _mm512_loadu_ps(result + i * 16);
         long at = (p + i) * leaving + first, bordered = (p + i + row + 1) * leaving + first;
         if (after == RAW) {
@@ -123,33 +127,32 @@ finish(enum arithmetic arithmetic, enum after after, const float *result, long p
 static inline __attribute__((always_inline)) void
 convolve_taps(enum arithmetic arithmetic, const Convolution *c, const int blocks, enum after after, const void *in,
               Plane plane, const __mmask16 *inside, float *residual, void *out) {
-    enum { SUMS = 16 }; /* as many as hide how long a product takes, and as registers hold beside what is multiplied */
+    enum { SUMS = 12 }; /* enough to hide how long a product takes; more leave more positions over at a plane's end */
     const int together = SUMS / blocks, row = plane.width + 2;
     const int words = words_of(arithmetic, c), stride = arithmetic == FP32 ? c->entering : c->entering / 2;
-    float result[2][16][16] __attribute__((aligned(64)));
-    for (long p = 0; p < plane.positions; p += 16) {
-        for (int part = 0; part < 16; part += together) {
-            __m512 sum[SUMS];
-#pragma GCC unroll 16
-            for (int i = 0; i < SUMS; i++) sum[i] = _mm512_loadu_ps(c->bias + 16 * (i % blocks));
-            for (int tap = 0; tap < 9; tap++) {
-                const float *x = (const float *)in + (p + part + c->offset[tap]) * stride;
-                const float *w = (const float *)c->weight + (long)tap * words * 16 * blocks;
-                for (int word = 0; word < words; word++, x++, w += 16 * blocks) {
-                    const __m512 of[2] = {_mm512_load_ps(w), _mm512_load_ps(w + 16 * (blocks - 1))};
-#pragma GCC unroll 16
-                    for (int i = 0; i < SUMS; i++) {
-                        __m512 value = _mm512_set1_ps(x[i / blocks * stride]);
-                        sum[i] = arithmetic == FP32 ? _mm512_fmadd_ps(value, of[i % blocks], sum[i])
-                                                    : add_pairs(sum[i], value, of[i % blocks]);
-                    }
+    float result[SUMS][16] __attribute__((aligned(64)));
+    for (long p = 0; p < plane.positions; p += together) {
+        __m512 sum[SUMS];
+#pragma GCC unroll 32
+        for (int i = 0; i < SUMS; i++) sum[i] = _mm512_loadu_ps(c->bias + 16 * (i / together));
+        for (int tap = 0; tap < 9; tap++) {
+            const float *x = (const float *)in + (p + c->offset[tap]) * stride;
+            const float *w = (const float *)c->weight + (long)tap * words * 16 * blocks;
+            for (int word = 0; word < words; word++, x++, w += 16 * blocks) {
+                const __m512 first = _mm512_load_ps(w), last = _mm512_load_ps(w + 16 * (blocks - 1));
+#pragma GCC unroll 32
+                for (int i = 0; i < together; i++) {
+                    __m512 value = _mm512_set1_ps(x[i * stride]);
+                    sum[i] = add_product(arithmetic, sum[i], value, first);
+                    if (blocks == 2) sum[together + i] = add_product(arithmetic, sum[together + i], value, last);
                 }
             }
-#pragma GCC unroll 16
-            for (int i = 0; i < SUMS; i++) _mm512_store_ps(result[i % blocks][part + i / blocks], sum[i]);
         }
+#pragma GCC unroll 32
+        for (int i = 0; i < SUMS; i++) _mm512_store_ps(result[i], sum[i]);
         for (int block = 0; block < blocks; block++)
-            finish(arithmetic, after, result[block][0], p, inside, 16 * blocks, 16 * block, row, residual, out);
+            finish(arithmetic, after, result[block * together], together, p, inside, 16 * blocks, 16 * block, row,
+                   residual, out);
     }
 }
 
@@ -211,7 +214,7 @@ convolve_tiles(const Convolution *c, int blocks, enum after after, const uint16_
         _tile_stored(2, result[2], 64);
         _tile_stored(3, result[3], 64);
         for (int i = 0; i < 4; i++)
-            finish(TILES, after, result[i][0], p + (blocks == 2 ? i / 2 : i) * 16, inside, 16 * blocks,
+            finish(TILES, after, result[i][0], 16, p + (blocks == 2 ? i / 2 : i) * 16, inside, 16 * blocks,
                    blocks == 2 ? i % 2 * 16 : 0, row, residual, out);
     }
 }
