@@ -107,6 +107,35 @@ def test_the_scatter_plots_share_the_games_by_the_sign_of_their_correlation(tmp_
     assert all((correlations()[game] > 0) == (game in sides[0]) for game in HAND)
 
 
+def test_the_printed_scores_stand_game_by_game_beside_ours(tmp_path, run_cli):
+    for seed, level in enumerate((1.0, 3.0)):
+        write_run(tmp_path / "runs" / str(seed), "procgen/bigfish", "ede", seed, level=level)
+    ran = run_cli(
+        "paper", "procgen-test-scores", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")
+    )
+    found = rows(tmp_path / "out" / "scores.csv")
+    published = [row for row in found if row["origin"] == "published"]
+    assert len(published) == 8 * 16
+    assert {row["game"]: float(row["mean"]) for row in published if row["method"] == "EDE"} == {
+        game: score for game, (score, _, _) in HAND.items()
+    }
+    (ours,) = (row for row in found if row["origin"] == "measured here")
+    assert (ours["game"], ours["method"], ours["runs"], ours["steps"]) == ("bigfish", "ede", "2", "100,000")
+    page = (tmp_path / "out" / "page.html").read_text()
+    assert page.count("not yet</td>") == 15  # ours on the other games
+    assert "22.1 ± 2.0" in ran.out
+
+
+@pytest.mark.parametrize(("name", "lines"), [("procgen", 24), ("crafter", 20)])
+def test_the_paper_preset_has_the_printed_hyperparameters(tmp_path, run_cli, name, lines):
+    ran = run_cli("paper", f"{name}-hyperparameters", "--out", str(tmp_path))
+    assert len(rows(tmp_path / "hyperparameters.csv")) == lines
+    said = " ".join(ran.out.split())
+    assert "the paper preset has every printed value" in said
+    assert said.count("target_period=32000 (paper table, read in environment steps") == (name == "procgen")
+    assert said.count(";") == 0  # nothing else is read otherwise
+
+
 def test_the_list_names_every_item_and_a_wrong_name_is_refused(capsys):
     assert main(["paper", "--list"]) == 0
     listed = capsys.readouterr().out
@@ -192,6 +221,9 @@ def test_what_an_experiment_would_train_is_a_sweep(experiment, preset):
     here = [cell for cell in experiment.cells if cell.method in methods.METHODS]
     tasks = len(sweep.blocks[0].tasks)
     assert len(cells) == len(here) * tasks * len(sweep.blocks[0].seeds)
+    assert (
+        preset == "paper" or not experiment.claims or len(sweep.blocks[0].seeds) == 5
+    )  # enough to judge them
     assert {cell.preset for cell in cells} == {preset}
 
 
@@ -278,7 +310,10 @@ def test_crafters_table_sets_ours_beside_the_published(tmp_path, run_cli):
     assert [row["value"] for row in table if (row["cell"], row["origin"]) == ("LSTM-SPCNN", "published")] == [
         "12.1 ± 0.8"
     ]
-    assert {row["origin"] for row in table if row["cell"] == "EDE"} == {"published", "measured here"}
+    assert {(row["origin"], row["runs"]) for row in table if row["cell"] == "EDE"} == {
+        ("published", "10"),
+        ("measured here", "2"),
+    }
     assert (tmp_path / "out" / "crafter-table.png").exists()
 
 

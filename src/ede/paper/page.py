@@ -46,8 +46,10 @@ def write_page(item: Item, command: str, said: Sequence[Said], images: Sequence[
 
 
 def _unbroken(cell: Cell) -> Cell:
-    """An interval stays on one line."""
-    return re.sub(r"\[(\S+), (\S+)\]", "[\\1,\u00a0\\2]", cell) if isinstance(cell, str) else cell
+    """An interval stays on one line, and so does a value with its deviation."""
+    if not isinstance(cell, str):
+        return cell
+    return re.sub(r"\[(\S+), (\S+)\]", "[\\1,\u00a0\\2]", cell).replace(" ± ", "\u00a0±\u00a0")
 
 
 def _element(name: str, data: bytes) -> str:

@@ -216,13 +216,13 @@ def _compare(
     rows: list[list[Value]] = []
     for cell in experiment.cells:
         if cell.label in printed:
-            value, spread = printed[cell.label]
-            rows.append([cell.label, "crafter", f"{value} ± {spread}", f"{BUDGET:,}", "", "", PUBLISHED])
+            value, spread, runs = printed[cell.label]
+            rows.append([cell.label, "crafter", f"{value} ± {spread}", f"{BUDGET:,}", 1, runs, PUBLISHED])
         ours = [one for one in found if cell.label in one.scores]
         for one in ours:
-            runs = [len(scores) for scores in one.scores[cell.label].values()]
+            counts = [len(scores) for scores in one.scores[cell.label].values()]
             value_here = str(estimates[one.family][cell.label])
-            rows.append([cell.label, one.family, value_here, one.steps, len(runs), sum(runs), MEASURED])
+            rows.append([cell.label, one.family, value_here, one.steps, len(counts), sum(counts), MEASURED])
         if not ours and cell.method:
             rows.append([cell.label, "", "", "", "", "", NOT_YET])
     columns = ["cell", "tasks of", "value", "steps", "tasks", "runs", "origin"]
@@ -246,7 +246,8 @@ def _compare(
             say(
                 "In brackets, as in the bands of the figures: 95 % stratified bootstrap interval over runs; where a "
                 "task has one run there is none. A claim holds, or the contrary does, where that interval of the "
-                "difference leaves out zero and shuffling the runs gives as much in at most 2.5 % of cases."
+                "difference (first minus second) leaves out zero and shuffling the runs gives as much in at most "
+                "2.5 % of cases."
             )
     claims: list[list[Value]] = [
         [str(claim), one.family, verdict(claim, one, generator)]
@@ -279,7 +280,7 @@ def _compare(
 
 def _beside(
     experiment: Experiment,
-    printed: Mapping[str, tuple[float, float]],
+    printed: Mapping[str, tuple[float, float, str]],
     ours: Mapping[str, Estimate],
     steps: str,
     request: Request,
@@ -290,7 +291,7 @@ def _beside(
         axes = drawing.subplots()
         for place, label in enumerate(labels):
             if label in printed:
-                value, spread = printed[label]
+                value, spread, _ = printed[label]
                 name = f"{PUBLISHED}, a million steps (± std)" if place == 0 else None
                 axes.errorbar(value, place - 0.12, xerr=spread, fmt="o", color="#0072B2", label=name)
             if label in ours:
@@ -330,12 +331,17 @@ def _spectrum(found: Sequence[Group], request: Request) -> None:
     if not rates:
         say("Success rates: not yet; give runs of Crafter with --runs. The paper prints no numbers for them.")
         return
+    counts = distinct(len(group.finished) for group in found if group.label in rates)
     columns = ["achievement", *rates]
     rows: list[list[Value]] = [
         [name, *(float(rate[index]) for rate in rates.values())] for index, name in enumerate(NAMES)
     ]
-    table(f"Success rates in per cent, {MEASURED}", columns, rows)
+    steps = distinct(f"{run.planned:,}" for group in found for run in group.finished)
+    table(f"Success rates in per cent, {MEASURED}: mean over {counts} runs of {steps} steps", columns, rows)
     write_csv(request.out / "crafter-spectrum.csv", columns, rows)
+    say(
+        "The paper shows this as a figure without numbers. Each rate is of all training episodes; no bar is zero."
+    )
     drawing = figures.spectrum(rates, NAMES, {label: index for index, label in enumerate(rates)})
     save(drawing, request.out, "crafter-spectrum")
 
