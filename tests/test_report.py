@@ -164,6 +164,7 @@ def test_where_training_has_every_context_nothing_is_held_out(tmp_path):
     page = write_report([folder], tmp_path / "out").read_text()
     assert "nothing is held out" in page
     assert "<h1>1 method on crafter</h1>" in page
+    assert "crafter: with one seed on a task an interval is missing" in page  # it has no aggregates to say it
     assert "<!-- held-out contexts -->" not in page  # the label of a dot, as a figure spells it
     assert 'id="gap"' not in page
     assert 'id="contexts"' not in page

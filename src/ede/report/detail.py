@@ -9,7 +9,17 @@ import numpy as np
 
 from ede.report import figures
 from ede.report.achievements import NAMES, score, success_rates
-from ede.report.parts import SPLITS, Cell, Material, Numbers, Picture, Section, distinct, file_name
+from ede.report.parts import (
+    SPLITS,
+    Cell,
+    Material,
+    Numbers,
+    Picture,
+    Section,
+    distinct,
+    few_seeds,
+    file_name,
+)
 from ede.report.scores import (
     Curve,
     Group,
@@ -18,6 +28,7 @@ from ede.report.scores import (
     gaps,
     held_out,
     learning_curve,
+    limits,
     metric_curve,
     natural,
     over_runs,
@@ -30,10 +41,13 @@ from ede.statistics import Estimate, Floats
 def per_task(material: Material) -> Section | None:
     pictures: list[Picture] = []
     rows: list[tuple[Cell, ...]] = []
+    remarks: list[str] = []
     for family, tasks in material.families().items():
         drawn: dict[str, dict[str, list[Estimate | None]]] = {}
         unseen = any(held_out(group) for mine in tasks.values() for group in mine)
         for task, mine in tasks.items():
+            if limits(mine[0].runs[0], material.table) is None:  # no aggregates, which would say it
+                remarks += few_seeds(task, {group.label: len(group.finished) for group in mine})
             for group in mine:
                 values = {split: final_scores(group, split) for split in ("test", "train")}
                 found = {split: over_runs(runs, material.generator) for split, runs in values.items()}
@@ -62,6 +76,7 @@ def per_task(material: Material) -> Section | None:
         "contexts) far to its right is overfitting.",
         tuple(pictures),
         (Numbers("final_scores", "Closing evaluations", columns, tuple(rows)),),
+        tuple(remarks),
     )
 
 

@@ -73,6 +73,8 @@ def intervals(found: Mapping[str, Mapping[str, Estimate]], tones: Tones, xlabel:
                 axes.barh(place, estimate.high - estimate.low, left=estimate.low, color=tone, alpha=0.4)
                 axes.plot([estimate.value] * 2, [place - 0.4, place + 0.4], color=tone, linewidth=2)
             axes.grid(visible=False, axis="y")
+            if len(metrics) > 2:  # narrow panels: values close together have long labels
+                axes.locator_params(axis="x", nbins=3)
         grid[0].set_yticks(range(len(found)), beside)
         grid[0].set_ylim(len(found) - 0.4, -0.6)
         drawing.supxlabel(xlabel, fontsize=8)

@@ -16,6 +16,7 @@ from ede.report.parts import (
     Section,
     count,
     distinct,
+    few_seeds,
     plain,
     seed_list,
 )
@@ -30,9 +31,6 @@ from ede.statistics import (
     probability_of_improvement,
     separation_chance,
 )
-
-FEW = 5
-"""Below so many seeds a bootstrap over them ends at the best and the worst of them, or nearly so."""
 
 
 def what_was_run(material: Material) -> Section:
@@ -267,19 +265,7 @@ def _coverage(comparison: Comparison, where: str) -> list[str]:
             f"there or the limits are unknown: {', '.join(comparison.left_out)}."
         )
     seeds = {label: min(map(len, mine.values())) for label, mine in comparison.scores.items() if mine}
-    single = sorted(label for label, fewest in seeds.items() if fewest < 2)
-    few = sorted(label for label, fewest in seeds.items() if 2 <= fewest < FEW)
-    if single:
-        said.append(
-            f"{where}: with one seed on a task an interval is missing or knows nothing of how seeds differ there "
-            f"({', '.join(single)})."
-        )
-    if few:
-        said.append(
-            f"{where}: with fewer than {FEW} seeds on a task an interval is narrower than 95 % deserves, since it "
-            f"knows only the seeds it has ({', '.join(few)})."
-        )
-    return said
+    return said + few_seeds(where, seeds)
 
 
 def _profile(comparison: Comparison, material: Material, scale: str) -> Picture:

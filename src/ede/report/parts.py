@@ -87,6 +87,28 @@ def seed_list(seeds: Sequence[int]) -> str:
     return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}–{part[-1]}" for part in parts)
 
 
+FEW = 5
+"""Below so many seeds a bootstrap over them ends at the best and the worst of them, or nearly so."""
+
+
+def few_seeds(where: str, seeds: Mapping[str, int]) -> list[str]:
+    """What weakens intervals of methods with so few seeds on a task."""
+    single = sorted(label for label, fewest in seeds.items() if fewest == 1)
+    few = sorted(label for label, fewest in seeds.items() if 1 < fewest < FEW)
+    said = []
+    if single:
+        said.append(
+            f"{where}: with one seed on a task an interval is missing or knows nothing of how seeds differ there "
+            f"({', '.join(single)})."
+        )
+    if few:
+        said.append(
+            f"{where}: with fewer than {FEW} seeds on a task an interval is narrower than 95 % deserves, since it "
+            f"knows only the seeds it has ({', '.join(few)})."
+        )
+    return said
+
+
 def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
