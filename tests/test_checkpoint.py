@@ -12,6 +12,7 @@ import torch
 
 from ede.checkpoint import Checkpoint, CheckpointFolder
 from ede.errors import EdeError, JobFailed
+from ede.runs import Journal
 
 
 def write(folder: CheckpointFolder, step: int) -> Path:
@@ -173,6 +174,13 @@ def test_a_full_disk_leaves_the_last_checkpoint(
         write(folder, 40)
     monkeypatch.undo()
     assert CheckpointFolder(folder.path).newest(pytest.fail).step == 30
+
+
+def test_a_journal_that_a_full_disk_cuts_says_so_and_closes() -> None:
+    journal = Journal(Path("/dev/full"))
+    with pytest.raises(JobFailed, match=r"/dev/full .*free some space and run `ede resume`"):
+        journal.write({"step": 1})
+    journal.close()
 
 
 def test_no_checkpoint_is_said(tmp_path: Path) -> None:

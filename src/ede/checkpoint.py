@@ -12,7 +12,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,8 @@ class CheckpointFolder:
 
         ``first`` and ``piece`` make the file's name; ``stop`` counts, for each lane, the rows written up to its end.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        with told_if_unwritten(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
         name = f"rows-{first:012d}{f'-{piece}' if piece else ''}.safetensors"
         self.shards.append({**_write(self.path / name, encode(rows)), "name": name, "stop": list(stop)})
 
@@ -86,7 +88,8 @@ class CheckpointFolder:
         for leftover in (aside, target):
             if leftover.exists():
                 shutil.rmtree(leftover)
-        aside.mkdir()
+        with told_if_unwritten(aside):
+            aside.mkdir()
         files = {f"{part}.safetensors": encode(tensors) for part, tensors in checkpoint.parts.items()}
         files |= {f"{name}.bin": blob for name, blob in checkpoint.blobs.items()}
         manifest = {
@@ -184,21 +187,31 @@ class CheckpointFolder:
         return checkpoint
 
 
-def _write(path: Path, content: bytes) -> dict[str, Any]:
-    """Write and sync a file; gives its manifest entry."""
-    temporary = path.with_name(f".{path.name}.writing")
+@contextmanager
+def told_if_unwritten(path: Path) -> Iterator[None]:
+    """One sentence where a disk is full or gone."""
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        yield
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise JobFailed(
             f"Could not write {path} ({error.strerror}); free some space and run `ede resume`: "
             "the last checkpoint is untouched."
         ) from error
-    temporary.rename(path)
+
+
+def _write(path: Path, content: bytes) -> dict[str, Any]:
+    """Write and sync a file; gives its manifest entry."""
+    temporary = path.with_name(f".{path.name}.writing")
+    with told_if_unwritten(path):
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.rename(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 

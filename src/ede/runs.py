@@ -14,6 +14,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -22,8 +23,8 @@ from typing import IO, Any
 
 import torch
 
-from ede.checkpoint import BadCheckpoint, CheckpointFolder
-from ede.errors import EdeError, JobFailed
+from ede.checkpoint import BadCheckpoint, CheckpointFolder, told_if_unwritten
+from ede.errors import EdeError
 from ede.learner import build_network
 from ede.methods import Method
 from ede.policy import Policy
@@ -53,14 +54,9 @@ class Journal:
 
     def write(self, line: Mapping[str, Any]) -> None:
         content = json.dumps(line).encode() + b"\n"
-        try:
+        with told_if_unwritten(self.path):
             self._file.write(content)
             self._file.flush()
-        except OSError as error:
-            raise JobFailed(
-                f"Could not write {self.path} ({error.strerror}); free some space and run `ede resume`: "
-                "the last checkpoint is untouched."
-            ) from error
         self._sum.update(content)
 
     def sum(self) -> str:
@@ -90,7 +86,8 @@ class Journal:
         self._sum = sha256(content)
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # what a full disk left unwritten was told by ``write``
+            self._file.close()
 
 
 def _is_whole(line: bytes) -> bool:
@@ -220,8 +217,9 @@ class RunFolder:
 
     def finish(self, facts: Mapping[str, Any]) -> None:
         temporary = self.path / ".DONE"
-        temporary.write_text(json.dumps(facts) + "\n")
-        temporary.rename(self.path / "DONE")
+        with told_if_unwritten(self.path / "DONE"):
+            temporary.write_text(json.dumps(facts) + "\n")
+            temporary.rename(self.path / "DONE")
         self.replay_file.unlink(missing_ok=True)
 
     def policy(self, warn: Callable[[str], None] | None = None) -> Policy:
