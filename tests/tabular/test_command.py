@@ -131,6 +131,17 @@ def test_a_paper_item_draws_a_finished_study_and_judges_its_claims(run_cli: RunC
     assert len(lines(tmp_path / "item" / "tabular-ucb.csv")) == 30
 
 
+@pytest.mark.parametrize("runs", ["nowhere", "other"])
+def test_a_paper_item_names_a_folder_without_the_study_it_needs(
+    run_cli: RunCli, tmp_path: Path, runs: str
+) -> None:
+    assert run_cli("tabular", *SMALL, "--no-figures", "--method", "ucb", "--out", "other").code == 0
+    ran = run_cli("paper", "tabular-ucb", "--out", "item", "--runs", runs)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{runs} holds no tabular study of 100 trials" in ran.err
+    assert not (tmp_path / "item").exists()
+
+
 def test_the_worlds_need_no_run(run_cli: RunCli, tmp_path: Path) -> None:
     assert run_cli("paper", "tabular-worlds", "--out", "item").code == 0
     assert {path.name for path in (tmp_path / "item").iterdir()} == {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from ede.errors import EdeError
 from ede.paper.item import Item, Request
 from ede.paper.show import MEASURED, PUBLISHED, say
 from ede.tabular import files
@@ -43,14 +44,21 @@ def draw_theory(world: str, request: Request) -> None:
 def _origin(request: Request) -> str:
     return (
         f"{MEASURED[0].upper()}{MEASURED[1:]}: whatever is not called {PUBLISHED} or the paper's was "
-        f"computed by this command, seed {request.seed}, at the paper's own size."
+        f"computed by this package, seed {request.seed}, at the paper's own size."
     )
 
 
 def _study(drawn: Figure, request: Request) -> Study:
     """The figure's rows: from a finished study of the same size and seed where there is one."""
     size = Size(seed=request.seed)
-    known = [row for folder in (request.out, *request.runs) for row in files.read(folder, size).rows]
+    kept = {folder: files.read(folder, size).rows for folder in (request.out, *request.runs)}
+    for folder in request.runs if drawn.needs else ():
+        if not kept[folder]:
+            raise EdeError(
+                f"{folder} holds no tabular study of {size.trials} trials of {size.episodes} episodes with seed "
+                f"{size.seed} from this version; leave out --runs to run what the figure needs."
+            )
+    known = [row for rows in kept.values() for row in rows]
     missing = Study(size, tuple(known)).missing(drawn.needs)
     rows = {row.cell: row for row in (*known, *run(missing, size, threads=cores()))}
     return Study(size, tuple(rows[cell] for cell in drawn.needs))

@@ -184,7 +184,7 @@ def draw(world: World, found: tuple[Exploration, ...], out: Path, name: str) -> 
                 average = np.mean if axes in (panels[2], panels[3]) else np.median
                 axes.plot(one.episode_C, average(series_TC, axis=0), **style, label=label(one.cell))
         for axes, title in zip(panels, titles, strict=True):
-            axes.set(xscale="log", xlabel="Episodes", title=title, xlim=(1, found[0].episode_C[-1]))
+            axes.set(xscale="log", xlabel="Episodes", title=title, xlim=(1, max(2, found[0].episode_C[-1])))
         panels[0].set_yscale("symlog", linthresh=1e-4)
         panels[0].set_ylim(-1e-5, 2e-2)
         panels[1].set_ylim(0, None)
