@@ -396,3 +396,14 @@ def test_without_qt_one_sentence_says_so() -> None:
     )
     child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert child.stdout == "made\n" or "pip install PyQt5-Qt5" in child.stdout
+
+
+def test_a_package_that_envpool_wants_is_named() -> None:
+    program = (
+        "import sys, ede\n"
+        "sys.modules['dm_env'] = None\n"
+        "try: ede.make_env('procgen/maze', backend='envpool')\n"
+        "except ede.EdeError as error: print(error)"
+    )
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert child.stdout == "envpool needs the package 'dm_env': run pip install dm_env.\n"

@@ -110,9 +110,13 @@ class EnvpoolLanes(Lanes):
 
 def import_envpool() -> ModuleType:
     _load_qt_from_wheel()
-    import envpool
-    import envpool.procgen
-
+    try:
+        import envpool
+        import envpool.procgen
+    except ModuleNotFoundError as missing:
+        raise EdeError(
+            f"envpool needs the package '{missing.name}': run pip install {missing.name}."
+        ) from None
     try:
         envpool.procgen.ProcgenEnvSpec  # noqa: B018 - raises where Qt was not found
     except ImportError:
