@@ -232,7 +232,8 @@ def judgement_table(judged: Mapping[str, Episodes], width: int, title: str = "Fi
 
 
 def readable_bytes(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+    size, unit = next((pair for pair in ((1e9, "GB"), (1e6, "MB")) if count >= pair[0]), (1e3, "kB"))
+    return f"{count / size:.1f} {unit}"
 
 
 def clock(seconds: float) -> str:
