@@ -45,7 +45,10 @@ def resolve(precision: str, network: Network, obs_shape: tuple[int, ...]) -> str
     seconds = remembered(network, obs_shape)
     chosen = fastest(seconds)
     times = ", ".join(f"{name} {1e3 * value:.0f} ms" for name, value in seconds.items())
-    print(f"ede: precision {chosen}: {CHUNK} images there and back take one thread {times}", file=sys.stderr)
+    print(
+        f"ede: computing in {chosen}; {CHUNK} images, forward and backward, took here: {times}.",
+        file=sys.stderr,
+    )
     return chosen
 
 
