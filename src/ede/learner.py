@@ -16,6 +16,7 @@ from torch import Generator, Tensor, nn
 
 from ede import losses
 from ede.compute import PLAIN, Compute
+from ede.graphs import Graphs, cuda_recorder
 from ede.methods import Method
 from ede.networks import HeadShape, Network, choose_encoder
 from ede.parts import AllMembers
@@ -78,8 +79,13 @@ class Learner:
         self.generator = generator
         self.parameters = list(network.parameters())
         self.optimizer = torch.optim.Adam(  # fused: one pass over memory where the plain one makes ten
-            self.parameters, lr=settings.learning_rate, eps=settings.adam_epsilon, fused=True
+            self.parameters,
+            lr=settings.learning_rate,
+            eps=settings.adam_epsilon,
+            fused=True,
+            capturable=settings.cuda_graphs,
         )
+        self.graphs = Graphs(self.step, cuda_recorder()) if settings.cuda_graphs else None
         self.anchors: dict[str, Tensor] = {}
         if method.anchor:
             self.anchors = {name: p.detach().clone() for name, p in network.heads.named_parameters()}
@@ -87,9 +93,17 @@ class Learner:
 
     def update(self, batch: Batch) -> Report:
         """One gradient step on a batch of [M, B] transitions."""
+        chosen = self.draw_member()
+        report = self.graphs.update(batch, chosen) if self.graphs else self.step(batch, chosen)
+        # The fused step writes unnoticed: without this, copies of parameters in bf16 would stay as they first were.
+        torch.autograd.graph.increment_version(self.parameters)
+        self.updates += 1
+        return report
+
+    def step(self, batch: Batch, chosen: int | None) -> Report:
+        """The work of an update for the device: nothing in it waits for a number."""
         target_MBN, p_MBN = self.targets(batch)
         noise = self.network.heads.draw_noise(self.generator)
-        chosen = self.draw_member()
         features_MBd = self.features(batch, chosen)
         raw_MBAN = self.network.heads(features_MBd, noise, self.compute.product(features_MBd, chosen))
         taken_MBN = take(raw_MBAN, batch.action_MB)
@@ -99,9 +113,6 @@ class Learner:
         (loss + self.anchor_penalty()).backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm)
         self.optimizer.step()
-        # The fused step writes unnoticed: without this, copies of parameters in bf16 would stay as they first were.
-        torch.autograd.graph.increment_version(self.parameters)
-        self.updates += 1
         with torch.no_grad():
             values = self.read(raw_MBAN.detach())
             q = values.q_MBA.gather(2, batch.action_MB[..., None]).mean()
@@ -211,6 +222,8 @@ class Learner:
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
         self.generator.set_state(state["generator"])
         self.updates = int(state["updates"])
+        if self.graphs:
+            self.graphs.forget()
 
     @property
     def device(self) -> torch.device:

@@ -38,6 +38,14 @@ def resolve(
     settings = replace(find_preset(preset, task).settings, **changed)
     settings = replace(settings, device=_device(settings.device))
     built = row.built(settings)
+    if settings.cuda_graphs and settings.device != "cuda":
+        raise EdeError(
+            "cuda_graphs=true needs a CUDA device, and this run learns on the CPU; leave it false."
+        )
+    if settings.cuda_graphs and built.noisy:
+        raise EdeError(
+            f"{method} draws its layers' noise outside of what a graph can record; leave cuda_graphs=false."
+        )
     train_contexts, test_contexts = (
         Contexts.parse(settings.train_contexts),
         Contexts.parse(settings.test_contexts),

@@ -131,6 +131,8 @@ class Settings:
     """auto (a short measurement on this machine), plain (the modules as they are), fp32 or bf16 (fast paths)."""
     threads: int = 0
     """Threads of torch; 0 for all cores."""
+    cuda_graphs: bool = False
+    """On CUDA, record updates as graphs and replay them; not measured yet."""
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():

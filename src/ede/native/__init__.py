@@ -1,7 +1,8 @@
 """The encoder without a graph as machine code for this processor: ``encoder.c``, compiled where it is first needed.
 
-Used where the processor has AVX-512 and a C compiler is found; for bf16 it must also have matrix units (AMX) or multiply
-pairs (AVX512-BF16). A build that does not agree with the plain encoder is not used. ``EDE_NATIVE=0`` turns it off.
+Used where the processor has AVX-512 and a C compiler is found; for bf16 it must also have matrix units (AMX) or
+multiply pairs (AVX512-BF16). A build that does not agree with the plain encoder is not used. ``EDE_NATIVE=0`` turns it
+off.
 
 Axis letters: B batch, d features.
 """
