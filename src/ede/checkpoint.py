@@ -145,7 +145,9 @@ class CheckpointFolder:
         """The newest checkpoint that is whole; a damaged one is passed over with a warning."""
         found = self.list()
         if not found:
-            raise EdeError(f"{self.path} holds no checkpoint; the run must be started again.")
+            raise EdeError(
+                f"{self.path} holds no checkpoint yet; let the run reach its first (`ede resume` carries it on)."
+            )
         for path in reversed(found[:usable]):
             try:
                 return self.read(path, parts)
