@@ -23,7 +23,7 @@ COMPARED = (
     Cell("grid", "pg", 0.1),
     Cell("grid", "sarsa", 0.9),
 )
-BATCH = 20
+BATCH = 100
 """Compiled trials timed together, as a sweep runs them."""
 
 

@@ -48,6 +48,8 @@ TRACE_DECAY = 0.9
 """λ of Sarsa(λ) (paper, Appendix C)."""
 
 _TABLED = 2**16
+_RARITY = np.array([math.inf, *(1.0 / math.sqrt(count) for count in range(1, _TABLED))])
+"""1/√N of UCB's counts."""
 _ROOT_LOG = np.array([1.0, 1.0, *(math.sqrt(math.log(time)) for time in range(2, _TABLED))])
 """√log t of UCB's early steps. At t = 1 nothing is tried, and any bonus but √log 1 says so: 0 · ∞ is no number."""
 
@@ -220,7 +222,8 @@ def ucb_trial(
                 score_1A[0, 0], score_1A[0, 1], score_1A[0, 2], score_1A[0, 3] = left, right, up, down
                 action = best_action(score_1A, 0, explore)
             count_SA[state, action] += 1
-            rarity_SA[state, action] = 1.0 / math.sqrt(count_SA[state, action])
+            count = count_SA[state, action]
+            rarity_SA[state, action] = _RARITY[count] if count < _TABLED else 1.0 / math.sqrt(count)
             after = rules.next_SA[state, action]
             if after == rules.goal:
                 q_SA[state, action] += alpha * (rules.goal_reward - q_SA[state, action])
