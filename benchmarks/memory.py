@@ -31,7 +31,10 @@ SAMPLES = 20
 
 @dataclass(frozen=True)
 class Settings:
-    tasks: tuple[str, ...] = ("procgen/bigfish", "procgen/coinrun", "procgen/starpilot")
+    tasks: tuple[str, ...] = (
+        *("procgen/bigfish", "procgen/coinrun", "procgen/starpilot"),
+        *("crafter", "bigfish-simple", "gym/CartPole-v1"),
+    )
     """The worlds to play."""
     backends: tuple[str, ...] = ("procgen-mirror", "envpool")
     """The Procgen backends to play them on; other worlds have one."""
