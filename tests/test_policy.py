@@ -64,3 +64,12 @@ def test_a_context_belongs_to_each_observation() -> None:
     assert not torch.equal(known.q, unknown.q)
     with pytest.raises(EdeError, match=r"a context for each of 2 observations; got \[5\]"):
         policy.act(images(2), np.array([5]))
+
+
+def test_noisy_layers_are_silent_unless_noise_is_asked_for() -> None:
+    policy, obs = make("noisy_net"), images(2)
+    with torch.no_grad():
+        silent = policy.network(torch.from_numpy(obs), noise=None)
+    torch.testing.assert_close(policy.values(obs).z_MBAN, silent)
+    noisy = policy.values(obs, noise_generator=torch.Generator().manual_seed(1)).z_MBAN
+    assert not torch.allclose(noisy, silent)
