@@ -13,6 +13,7 @@ import ede
 from ede.commands.describe import meanings
 from ede.errors import EdeError
 from ede.methods import METHODS, refuse_unread
+from ede.plan import resolve
 from ede.presets import COMMON, PRESETS, Preset, Settings, find_preset, read_setting
 
 SOURCE = Path(ede.__file__).parent
@@ -222,3 +223,12 @@ def test_unknown_presets_and_tasks_are_refused() -> None:
         find_preset, "paper", "bigfish-simple"
     )
     assert "choose a known task" in refusal(find_preset, "paper", "chess")
+
+
+@pytest.mark.parametrize(
+    ("changed", "threads"),
+    [({}, 1), ({"threads": 3}, 3), ({"encoder": "impala", "precision": "fp32"}, 0)],
+)
+def test_a_small_network_takes_one_thread_unless_told(changed: dict[str, object], threads: int) -> None:
+    settings = {**changed, "device": "cpu"}
+    assert resolve("bigfish-simple", "dqn", "smoke", 0, settings)["settings"]["threads"] == threads

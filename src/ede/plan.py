@@ -17,6 +17,7 @@ from ede.learner import build_network
 from ede.memory import available_on, told_where_memory_ends
 from ede.methods import Method, find_method, refuse_unread
 from ede.mirrors import check_mirrors
+from ede.networks import Mlp, Network, Small
 from ede.parts import Masked, Prioritized
 from ede.presets import Settings, find_preset, read_setting
 from ede.replay import Priority, replay_bytes
@@ -68,7 +69,8 @@ def resolve(
             built, settings, shape, spec.num_actions, train_contexts.stop, torch_generator(seed, "init")
         )
         resolved = precision.resolve(settings.precision, network.to(settings.device), shape)
-    settings = replace(settings, precision=resolved)
+    threads = settings.threads or _threads(network)
+    settings = replace(settings, precision=resolved, threads=threads)
     needed = replay_bytes(**replay_shape(settings, built, spec.obs_shape, spec.obs_dtype))
     _refuse_too_much_memory(needed, settings)
     return {
@@ -127,6 +129,11 @@ def replay_shape(
         "members": method.ensemble.members,
         "priority": Priority(rule.alpha, rule.beta) if isinstance(rule, Prioritized) else None,
     }
+
+
+def _threads(network: Network) -> int:
+    """Small networks gain nothing by a second thread, and wait for it where the machine is busy; 0 is all cores."""
+    return 1 if isinstance(network.encoder, Small | Mlp) else 0
 
 
 def _device(name: str) -> str:

@@ -130,7 +130,7 @@ class Settings:
     precision: str = "auto"
     """auto (a short measurement on this machine), plain (the modules as they are), fp32 or bf16 (fast paths)."""
     threads: int = 0
-    """Threads of torch; 0 for all cores."""
+    """Threads of torch; 0 for one where the encoder is small or mlp, and else for all cores."""
     cuda_graphs: bool = False
     """On CUDA, record updates as graphs and replay them; not measured yet."""
 
