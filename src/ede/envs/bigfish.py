@@ -1,4 +1,4 @@
-"""``bigfish-simple``: the paper's simplified bigfish (Section 2, Appendix "Simplified Bigfish") as a small CMDP.
+"""``bigfish-simple``: the paper's simplified bigfish (Section 3, Appendix "Simplified Bigfish") as a small CMDP.
 
 A green fish swims in a 10×10 pond with eight red fish, each in a row of its own. A smaller fish is eaten, for a
 reward of 1, and the agent grows by one; a fish at least as big as the agent ends the episode. Who has eaten four

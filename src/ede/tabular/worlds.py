@@ -42,7 +42,7 @@ class Rules(NamedTuple):
 
 @dataclass(frozen=True)
 class World:
-    """A grid whose test differs from its training by the start, or by wind (paper, Section 2 and Appendix C)."""
+    """A grid whose test differs from its training by the start, or by wind (paper, Section 3 and Appendix C)."""
 
     name: str
     title: str
