@@ -120,7 +120,7 @@ def test_the_printed_scores_stand_game_by_game_beside_ours(tmp_path, run_cli):
         game: score for game, (score, _, _) in HAND.items()
     }
     (ours,) = (row for row in found if row["origin"] == "measured here")
-    assert (ours["game"], ours["method"], ours["runs"], ours["steps"]) == ("bigfish", "ede", "2", "100,000")
+    assert (ours["game"], ours["method"], ours["runs"], ours["steps"]) == ("bigfish", "ede", "2", "100000")
     page = (tmp_path / "out" / "page.html").read_text()
     assert page.count("not yet</td>") == 15  # ours on the other games
     assert "22.1 ± 2.0" in ran.out
@@ -264,7 +264,9 @@ def test_the_page_says_what_the_terminal_says(tmp_path, run_cli):
     assert origins["ede"] == "measured here"
     assert origins["EDE"] == "published"
     beside = next(row for row in rows(tmp_path / "out" / "beside.csv") if row["method"] == "EDE")
-    assert beside["Mean"].startswith(f"{(22.1 - 1) / 39:.3f}")  # the printed 22.1 of bigfish, 1 to 40
+    assert float(beside["mean"]) == pytest.approx(
+        (22.1 - 1) / 39, abs=1e-5
+    )  # the printed 22.1 of bigfish, 1 to 40
 
 
 @pytest.mark.browser
@@ -307,9 +309,10 @@ def test_crafters_table_sets_ours_beside_the_published(tmp_path, run_cli):
     )
     run_cli("paper", "crafter-table", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out"))
     table = rows(tmp_path / "out" / "crafter-table.csv")
-    assert [row["value"] for row in table if (row["cell"], row["origin"]) == ("LSTM-SPCNN", "published")] == [
-        "12.1 ± 0.8"
-    ]
+    (quoted,) = (row for row in table if (row["cell"], row["origin"]) == ("LSTM-SPCNN", "published"))
+    assert (quoted["value"], quoted["std"], quoted["steps"]) == ("12.1", "0.8", "1000000")
+    (mine,) = (row for row in table if (row["cell"], row["origin"]) == ("EDE", "measured here"))
+    assert float(mine["low"]) <= float(mine["value"]) <= float(mine["high"])
     assert {(row["origin"], row["runs"]) for row in table if row["cell"] == "EDE"} == {
         ("published", "10"),
         ("measured here", "2"),

@@ -9,7 +9,7 @@ Axes: S simulated experiments, T games, R runs a game.
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.resources import files
@@ -97,25 +97,26 @@ def aggregates(method: Published, generator: np.random.Generator) -> dict[str, E
     return found
 
 
+AGGREGATE = ["method", *METRICS, *(f"{name}_{end}" for name in METRICS for end in ("low", "high"))]
+"""Columns of a CSV of aggregates: the values, then the bounds (empty where a task has one run)."""
+
+
+def _numbers(metrics: Mapping[str, Estimate]) -> list[Cell]:
+    ends = [end for estimate in metrics.values() for end in (estimate.low, estimate.high)]
+    return [
+        *(estimate.value for estimate in metrics.values()),
+        *("" if np.isnan(end) else end for end in ends),
+    ]
+
+
 def draw_aggregates(split: str, request: Request) -> None:
     """Median, IQM, mean and optimality gap of the eight methods over the sixteen games."""
     generator = np.random.default_rng(request.seed)
     found = {name: aggregates(method, generator) for name, method in procgen(split).items()}
-    columns = ["method", *METRICS, *(f"{name}_{end}" for name in METRICS for end in ("low", "high"))]
     write_csv(
         request.out / "aggregate.csv",
-        [*columns, "split", "normalisation", "origin"],
-        [
-            [
-                method,
-                *(estimate.value for estimate in metrics.values()),
-                *(bound for estimate in metrics.values() for bound in (estimate.low, estimate.high)),
-                split,
-                TABLE,
-                PUBLISHED,
-            ]
-            for method, metrics in found.items()
-        ],
+        [*AGGREGATE, "split", "normalisation", "origin"],
+        [[method, *_numbers(metrics), split, TABLE, PUBLISHED] for method, metrics in found.items()],
     )
     table(
         f"Procgen, {split} levels, 16 games, min-max normalised ({TABLE}); origin: {PUBLISHED}",
@@ -155,22 +156,24 @@ def _set_beside(split: str, request: Request, generator: np.random.Generator) ->
         return
     (found,) = ours
     games = tuple(task.removeprefix("procgen/") for task in found.tasks)
-    rows: list[Sequence[Cell]] = [
-        [label, *map(str, aggregate(scores, generator).values()), sum(map(len, scores.values())), MEASURED]
+    estimates: list[tuple[str, dict[str, Estimate], int, str]] = [
+        (label, aggregate(scores, generator), sum(map(len, scores.values())), MEASURED)
         for label, scores in found.scores.items()
     ]
-    rows += [
-        [
-            name,
-            *map(str, aggregates(replace(method, games=games), generator).values()),
-            RUNS * len(games),
-            PUBLISHED,
-        ]
+    estimates += [
+        (name, aggregates(replace(method, games=games), generator), RUNS * len(games), PUBLISHED)
         for name, method in procgen(split).items()
     ]
-    columns = ["method", *TITLES.values(), "runs", "origin"]
-    table(f"On {', '.join(games)} alone, {split} levels ({TABLE})", columns, rows)
-    write_csv(request.out / "beside.csv", columns, rows)
+    table(
+        f"On {', '.join(games)} alone, {split} levels ({TABLE})",
+        ["method", *TITLES.values(), "runs", "origin"],
+        [[name, *map(str, metrics.values()), runs, origin] for name, metrics, runs, origin in estimates],
+    )
+    write_csv(
+        request.out / "beside.csv",
+        [*AGGREGATE, "runs", "origin"],
+        [[name, *_numbers(metrics), runs, origin] for name, metrics, runs, origin in estimates],
+    )
     steps = sorted(
         {run.planned for run in load(request.runs).runs if run.task in found.tasks and run.finished}
     )

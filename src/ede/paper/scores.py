@@ -22,19 +22,21 @@ def draw(split: str, request: Request) -> None:
     printed = procgen(split)
     games = next(iter(printed.values())).games
     rows: list[Sequence[Cell]] = [
-        [game, name, method.mean[game], method.std[game], RUNS, f"{STEPS:,}", PUBLISHED]
+        [game, name, method.mean[game], method.std[game], RUNS, STEPS, PUBLISHED]
         for name, method in printed.items()
         for game in games
     ]
     ours: dict[str, dict[str, Floats]] = {}
+    steps: set[int] = set()
     for group in groups(load(request.runs).runs if request.runs else ()):
         values = final_scores(group, split)
         if group.family == "procgen" and len(values):
             game = group.task.removeprefix("procgen/")
             ours.setdefault(group.label, {})[game] = values
             spread = float(values.std(ddof=1)) if len(values) > 1 else ""
-            steps = distinct(f"{run.planned:,}" for run in group.finished)
-            rows.append([game, group.label, float(values.mean()), spread, len(values), steps, MEASURED])
+            steps |= {run.planned for run in group.finished}
+            longest = max(run.planned for run in group.finished)
+            rows.append([game, group.label, float(values.mean()), spread, len(values), longest, MEASURED])
     write_csv(request.out / "scores.csv", ["game", "method", "mean", "std", "runs", "steps", "origin"], rows)
     table(
         f"Procgen, {split} levels, raw return: {PUBLISHED} after {STEPS:,} steps"
@@ -51,8 +53,8 @@ def draw(split: str, request: Request) -> None:
     )
     say(f"After ± stands the standard deviation over runs: {RUNS} of them where {PUBLISHED}.")
     if ours:
-        steps = distinct(row[5] for row in rows if row[6] == MEASURED)
-        say(f"In brackets the number of our runs, of {steps} steps: no check of the printed ones.")
+        lengths = distinct(f"{one:,}" for one in sorted(steps))
+        say(f"In brackets the number of our runs, of {lengths} steps: no check of the printed ones.")
     else:
         say("Ours: not yet; --runs sets runs of Procgen beside the printed scores.")
     if request.preset == "paper":

@@ -214,21 +214,29 @@ def _compare(
         for one in found
     }
     rows: list[list[Value]] = []
+    plain_rows: list[list[Value]] = []
     for cell in experiment.cells:
         if cell.label in printed:
             value, spread, runs = printed[cell.label]
             rows.append([cell.label, "crafter", f"{value} ± {spread}", f"{BUDGET:,}", 1, runs, PUBLISHED])
+            plain_rows.append([cell.label, "crafter", value, "", "", spread, BUDGET, 1, runs, PUBLISHED])
         ours = [one for one in found if cell.label in one.scores]
         for one in ours:
             counts = [len(scores) for scores in one.scores[cell.label].values()]
-            value_here = str(estimates[one.family][cell.label])
-            rows.append([cell.label, one.family, value_here, one.steps, len(counts), sum(counts), MEASURED])
+            mine = estimates[one.family][cell.label]
+            behind: list[Value] = [len(counts), sum(counts), MEASURED]
+            rows.append([cell.label, one.family, str(mine), one.steps, *behind])
+            bounds = ["" if np.isnan(bound) else bound for bound in (mine.low, mine.high)]
+            steps = one.steps.replace(",", "")
+            plain_rows.append([cell.label, one.family, mine.value, *bounds, "", steps, *behind])
         if not ours and cell.method:
             rows.append([cell.label, "", "", "", "", "", NOT_YET])
+            plain_rows.append([cell.label, *[""] * 8, NOT_YET])
     columns = ["cell", "tasks of", "value", "steps", "tasks", "runs", "origin"]
     units = "; ".join(f"{one.family}: {one.metric} of the {one.unit}" for one in found)
     table(f"{experiment.name}{': ' + units if units else ''}", columns, rows)
-    write_csv(request.out / f"{experiment.name}.csv", columns, rows)
+    plain_columns = [*columns[:3], "low", "high", "std", *columns[3:]]
+    write_csv(request.out / f"{experiment.name}.csv", plain_columns, plain_rows)
     if printed:
         say(
             "After ± stands the published standard deviation over runs, in brackets the 95 % interval of ours: one "

@@ -51,7 +51,8 @@ def per_task(material: Material) -> Section | None:
             for group in mine:
                 values = {split: final_scores(group, split) for split in ("test", "train")}
                 found = {split: over_runs(runs, material.generator) for split, runs in values.items()}
-                steps = distinct(f"{run.planned:,}" for run in group.finished)
+                planned = sorted({run.planned for run in group.finished})
+                steps = planned[0] if len(planned) == 1 else distinct(f"{one:,}" for one in planned)
                 for split, estimate in found.items():
                     if estimate is not None:
                         runs = values[split]

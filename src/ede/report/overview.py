@@ -46,10 +46,8 @@ def what_was_run(material: Material) -> Section:
                 presets,
                 seed_list([run.seed for run in group.runs]),
                 f"{len(group.finished)} of {len(group.runs)}",
-                f"{min(reached):,} to {max(reached):,}"
-                if min(reached) != max(reached)
-                else f"{reached[0]:,}",
-                f"{planned:,}",
+                f"{min(reached):,} to {max(reached):,}" if min(reached) != max(reached) else reached[0],
+                planned,
                 distinct(run.config.get("train_contexts", "–") for run in group.runs),
                 distinct(run.config.get("test_contexts", "–") for run in group.runs),
             )
