@@ -421,6 +421,9 @@ def test_settings_from_python_are_read_as_those_of_the_command(tmp_path: Path) -
         "steps": 320, "lanes": 4, "phi": 1.0,
     }  # fmt: skip
     assert config["log"] == ["tensorboard"]
+    for seed in (1.5, None, "1"):
+        with pytest.raises(ede.EdeError, match="A seed is a whole number"):
+            ede.train("gym/CartPole-v1", seed=seed, out=tmp_path / "never")  # type: ignore[arg-type]
     with pytest.raises(ede.EdeError, match="'many' is no value for steps"):
         ede.train("gym/CartPole-v1", settings={"steps": "many"}, out=tmp_path / "never")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from numbers import Integral
+from operator import index as index_of
 
 import numpy as np
 import torch
@@ -15,10 +15,14 @@ STREAMS = ("env", "explore", "replay", "init", "learn", "eval")
 
 def child_seed(seed: int, stream: str, index: int = 0) -> int:
     """A 31-bit seed for a named stream; different names or indices give independent streams."""
-    if not isinstance(seed, Integral) or seed < 0:
+    try:
+        whole = index_of(seed)
+    except TypeError:
+        whole = -1
+    if whole < 0:
         raise EdeError(f"A seed is a whole number of 0 or above; got {seed!r}.")
     key = zlib.crc32(stream.encode())
-    return int(np.random.SeedSequence([int(seed), key, index]).generate_state(1, np.uint32)[0] >> 1)
+    return int(np.random.SeedSequence([whole, key, index]).generate_state(1, np.uint32)[0] >> 1)
 
 
 def numpy_generator(seed: int, stream: str, index: int = 0) -> np.random.Generator:
