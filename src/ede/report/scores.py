@@ -20,7 +20,7 @@ from ede.statistics import RESAMPLES, Estimate, Floats, bounds, ranges, resample
 Generator = np.random.Generator
 
 NOT_TRAINING = frozenset({
-    "device", "precision", "threads", "eval_period", "eval_episodes", "final_episodes", "eval_lanes",
+    "device", "precision", "cuda_graphs", "threads", "eval_period", "eval_episodes", "final_episodes", "eval_lanes",
     "log_period", "checkpoint_period",
 })  # fmt: skip
 """Settings that change how a run is watched or how fast it goes, so they tell no two methods apart."""

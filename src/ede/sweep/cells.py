@@ -14,7 +14,7 @@ from ede.presets import read_setting
 
 Value = int | float | str | bool
 
-MACHINE_SETTINGS = frozenset({"threads", "device", "precision"})
+MACHINE_SETTINGS = frozenset({"threads", "device", "precision", "cuda_graphs"})
 """Settings that may differ between the machines that carry on a sweep."""
 
 
