@@ -308,7 +308,7 @@ PAPER_CRAFTER = _preset(
 
 LAPTOP_PROCGEN = _preset(
     PAPER_PROCGEN,
-    steps=(60_000, CHOICE),
+    steps=(120_000, CHOICE),
     batch_size=(128, CHOICE),
     replay_size=(100_000, CHOICE),
     learning_starts=(6_400, CHOICE),
