@@ -54,15 +54,15 @@ tabular: $(INSTALLED) ## the paper's tabular study with its figures, in out/tabu
 	env -u OMP_NUM_THREADS $(BIN)/ede tabular --out out/tabular
 
 test: $(INSTALLED) ## every test
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(COVERAGE)
 
 lint: $(INSTALLED) ## format, lint and types, nothing changed
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
-coverage: $(INSTALLED) ## every test, and how much of the code they reach
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term
+coverage: ## every test, and how much of the code they reach
+	@$(MAKE) --no-print-directory test COVERAGE='--cov --cov-report=term'
 
 check: ## what CI runs: lint, the core's tests on NumPy 2, every test with coverage; all of it even if one fails
 	@$(MAKE) --no-print-directory --keep-going lint check-numpy2 coverage
