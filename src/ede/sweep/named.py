@@ -61,6 +61,19 @@ _ALL = (
         ),
     ),
     Sweep(
+        "minigrid-phi",
+        "EDE with smaller φ on two of these tasks, whose returns stay below 1; the preset's φ is in minigrid.",
+        (
+            Block(
+                tuple(f"gym/MiniGrid-{task}-v0" for task in ("MultiRoom-N2-S4", "DoorKey-5x5")),
+                ("ede",),
+                (0, 1, 2),
+                settings={"steps": 200_000, "eval_episodes": 32, "final_episodes": 256},
+                grid={"phi": (0.1, 0.3, 1.0)},
+            ),
+        ),
+    ),
+    Sweep(
         "procgen-pilot",
         "A short run of EDE on all sixteen games, to see which of them learn soonest.",
         (Block(_PROCGEN, ("ede",), settings={"steps": 250_000}),),
