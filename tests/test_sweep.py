@@ -144,13 +144,14 @@ def test_every_named_sweep_is_a_table_of_cells_that_can_run(name: str) -> None:
     assert len({cell.name for cell in cells}) == len(cells) > 1
 
 
-def test_tasks_seeds_preset_and_settings_can_be_changed_but_not_what_is_varied() -> None:
+def test_tasks_methods_seeds_preset_and_settings_can_be_changed_but_not_what_is_varied() -> None:
     sweep = Sweep("mine", "", (Block(("crafter",), ("ede",), grid={"phi": (1.0, 2.0)}),))
     changed = sweep.changed(("bigfish-simple",), 2, "smoke", {"steps": 640})
     assert {(cell.task, cell.preset, cell.settings["steps"]) for cell in changed.cells()} == {
         ("bigfish-simple", "smoke", 640)
     }
     assert [cell.seed for cell in changed.cells()] == [0, 0, 1, 1]
+    assert {cell.method for cell in sweep.changed(methods=("qrdqn_ucb",)).cells()} == {"qrdqn_ucb"}
     with pytest.raises(EdeError, match="varies phi"):
         sweep.changed(settings={"phi": 3.0})
 

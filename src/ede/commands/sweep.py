@@ -35,6 +35,8 @@ class Arguments:
     """Ray: `auto` or HOST:PORT of a running cluster; a local one is started when absent."""
     tasks: tuple[str, ...] = ()
     """Run these tasks in place of the sweep's."""
+    methods: tuple[str, ...] = ()
+    """Run these methods in place of the sweep's."""
     seeds: int | None = None
     """Run this many seeds, from 0."""
     preset: str | None = None
@@ -61,7 +63,7 @@ def main(arguments: list[str]) -> int:
     if not given.sweep:
         raise EdeError("Name a sweep or a TOML file; `ede sweep --list` shows the sweeps.")
     settings: dict[str, Any] = parse_settings(given.set)
-    sweep = find(given.sweep).changed(given.tasks, given.seeds, given.preset, settings)
+    sweep = find(given.sweep).changed(given.tasks, given.seeds, given.preset, settings, given.methods)
     cells = sweep.cells()
     out = (given.out or Path("runs") / sweep.name).absolute()
     cores = available_cores()

@@ -101,8 +101,9 @@ class Sweep:
         seeds: int | None = None,
         preset: str | None = None,
         settings: Mapping[str, Value] | None = None,
+        methods: tuple[str, ...] = (),
     ) -> Sweep:
-        """The sweep with other tasks, number of seeds, preset, or with these settings in every cell."""
+        """The sweep with other tasks, methods, number of seeds, preset, or with these settings in every cell."""
         settings = settings or {}
         for name in settings:
             if any(name in block.grid for block in self.blocks):
@@ -113,6 +114,7 @@ class Sweep:
             replace(
                 block,
                 tasks=tasks or block.tasks,
+                methods=methods or block.methods,
                 seeds=tuple(range(seeds)) if seeds else block.seeds,
                 preset=preset or block.preset,
                 settings={**block.settings, **settings},

@@ -14,7 +14,7 @@ _PROCGEN = tuple(f"procgen/{game}" for game in GAMES)
 
 def _around_ede(**grid: tuple[float, ...]) -> Block:
     """One setting of EDE varied, all else as in the preset."""
-    return Block(("bigfish-simple",), ("ede",), tuple(range(5)), grid=grid)
+    return Block(("bigfish-simple",), ("ede",), tuple(range(10)), grid=grid)
 
 
 _ALL = (
@@ -28,7 +28,7 @@ _ALL = (
         "EDE on bigfish-simple with other M, φ, λ and α, one at a time; the preset's own are in bigfish-methods.",
         (
             _around_ede(members=(2, 3, 10)),
-            _around_ede(phi=(1.0, 30.0)),
+            _around_ede(phi=(0.3, 1.0, 8.0, 30.0)),
             _around_ede(tee_lambda=(0.4, 0.8)),
             _around_ede(tee_alpha=(3.0, 9.0)),
         ),
