@@ -23,7 +23,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ede.contexts import Contexts
-from ede.envs import lane_memory
+from ede.envs import lane_memory, minigrid_view
 from ede.envs.contract import Lanes, Observations, Step, WorldSpec, checked_actions, join_final
 from ede.envs.draws import Schedule
 from ede.envs.packing import pack, unpack
@@ -60,6 +60,7 @@ def _make_one(name: str, view: str | None, options: dict[str, Any]) -> gymnasium
     if view is not None:
         from minigrid.wrappers import FullyObsWrapper, ImgObsWrapper, RGBImgPartialObsWrapper
 
+        minigrid_view.quicken(env.unwrapped)
         if view == "full":
             env = FullyObsWrapper(env)
         elif view == "rgb":

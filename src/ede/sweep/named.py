@@ -56,7 +56,12 @@ _ALL = (
                 ("ede", "qrdqn", "qrdqn_ucb", "qrdqn_tee", "dqn", "noisy_net", "ez_greedy"),
                 tuple(range(5)),
                 # Fewer episodes than the preset's: those of an agent that fails are long.
-                settings={"steps": 200_000, "eval_episodes": 32, "final_episodes": 256},
+                settings={
+                    "steps": 1_000_000,
+                    "eval_period": 64_000,
+                    "eval_episodes": 32,
+                    "final_episodes": 256,
+                },
             ),
         ),
     ),
