@@ -204,6 +204,12 @@ class CountingPool:
         self._has_ended_K[lane_E] = terminated_E | truncated_E
         return self._world.obs()[lane_E], reward_E, terminated_E, truncated_E, self._info(lane_E)
 
+    def send(self, actions: npt.NDArray[np.integer[Any]], env_id: Numbers) -> None:
+        self._sent = actions, env_id
+
+    def recv(self) -> tuple[Any, ...]:
+        return self.step(*self._sent)
+
     def _info(self, lane_E: Numbers) -> dict[str, npt.NDArray[Any]]:
         return {
             "env_id": lane_E.astype(np.int32),

@@ -2,6 +2,10 @@
 
 envpool ends an episode in one step and begins the next in the following one, whose action it ignores. Here
 that second step is made at once for the lanes that have ended, and never reaches the caller.
+
+envpool hands out fresh arrays and never reads them, so they go to the caller as they are: a copy of the frames would
+take a tenth of the cheapest game's step. What the caller writes into the last ``Step.obs`` shows in ``obs``, and in
+nothing that comes later.
 """
 
 from __future__ import annotations
@@ -61,19 +65,19 @@ class EnvpoolLanes(Lanes):
             checked_actions(actions, self.lanes, self.spec).astype(np.int32)
         )
         self._is_fresh = False
-        context_K = info["level_seed"].astype(np.int64)
         done_K = terminated_K | truncated_K
+        ended_E = np.flatnonzero(done_K)
+        if len(ended_E):  # the pool works on it while the rest is done here
+            pool.send(np.zeros(len(ended_E), np.int32), ended_E.astype(np.int32))
+        context_K = info["level_seed"].astype(np.int64)
         # envpool's own split believes jumper's memory mode to end at 1000; the game ends it at 2000.
         terminated_K, truncated_K = split_ends(done_K, info["elapsed_step"], self._setup.time_limit)
-        ended_E = np.flatnonzero(done_K)
         final_EHWC = join_final(frame_KHWC, ended_E)
-        np.copyto(self._context_K, context_K)
+        self._frame_KHWC, self._context_K = frame_KHWC, context_K.copy()
         if len(ended_E):
-            first_EHWC, _, _, _, first = pool.step(np.zeros(len(ended_E), np.int32), ended_E.astype(np.int32))
+            first_EHWC, _, _, _, first = pool.recv()
             frame_KHWC[first["env_id"]] = first_EHWC
             self._context_K[first["env_id"]] = first["level_seed"]
-        # envpool hands out fresh arrays, so that frame_KHWC is the caller's and we keep the copy.
-        np.copyto(self._frame_KHWC, frame_KHWC)
         return Step(
             obs=frame_KHWC,
             reward=reward_K,
