@@ -90,8 +90,17 @@ _ALL = (
     ),
     Sweep(
         "crafter",
-        "EDE (Thompson sampling) and Rainbow on Crafter, two seeds, 100,000 steps.",
-        (Block(("crafter",), ("ede_thompson", "rainbow"), (0, 1), settings={"steps": 100_000}),),
+        "EDE (Thompson sampling), Rainbow and random play (ε = 1, no update) on Crafter, two seeds, 100,000 steps.",
+        (
+            Block(("crafter",), ("ede_thompson", "rainbow"), (0, 1), settings={"steps": 100_000}),
+            Block(
+                ("crafter",),
+                ("dqn",),
+                (0, 1),
+                settings={"steps": 100_000, "learning_starts": 100_000},
+                grid={"epsilon_final": (1.0,)},
+            ),
+        ),
     ),
     Sweep(
         "hyperparameters",
