@@ -1,9 +1,9 @@
 """Updates on a GPU as CUDA graphs: recorded once for each member that trains the encoder, then replayed by the driver,
 without Python and launches between the kernels.
 
-A recording knows fixed tensors alone, so every batch is copied into those that it was made with. **Not measured on a
-GPU yet**, and off unless ``cuda_graphs=true``. When what is recorded and played is tested on the CPU, with a recorder
-that does the work anew.
+A recording knows fixed tensors alone, so every batch is copied into those that it was made with. Off unless
+``cuda_graphs=true``; small networks gain most (docs/performance.md). When what is recorded and played is tested on the
+CPU, with a recorder that does the work anew; ``benchmarks/gpu.py`` compares with updates that were not recorded.
 """
 
 from __future__ import annotations
