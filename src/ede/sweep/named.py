@@ -34,6 +34,19 @@ _ALL = (
         ),
     ),
     Sweep(
+        "bigfish-phi",
+        "On bigfish-simple, the rows that explore by a bonus at the paper's φ, and EDE beyond it, five seeds.",
+        (
+            Block(
+                ("bigfish-simple",),
+                ("qrdqn_ucb", "dqn_ucb", "dqn_ucb_tee", "ede_total", "ede_aleatoric", "ede_shared_gradient"),
+                tuple(range(5)),
+                grid={"phi": (30.0,)},
+            ),
+            Block(("bigfish-simple",), ("ede",), tuple(range(5)), grid={"phi": (100.0, 300.0)}),
+        ),
+    ),
+    Sweep(
         "bigfish-precision",
         "EDE on bigfish-simple with the encoder that has a bf16 path, in float32 and in bf16, ten seeds each.",
         (
@@ -67,14 +80,14 @@ _ALL = (
     ),
     Sweep(
         "minigrid-phi",
-        "EDE with smaller φ on two of these tasks, whose returns stay below 1; the preset's φ is in minigrid.",
+        "EDE with other φ on two of these tasks, whose returns stay below 1; the preset's φ is in minigrid.",
         (
             Block(
                 tuple(f"gym/MiniGrid-{task}-v0" for task in ("MultiRoom-N2-S4", "DoorKey-5x5")),
                 ("ede",),
                 (0, 1, 2),
                 settings={"steps": 200_000, "eval_episodes": 32, "final_episodes": 256},
-                grid={"phi": (0.1, 0.3, 1.0)},
+                grid={"phi": (0.1, 0.3, 1.0, 30.0)},
             ),
         ),
     ),
