@@ -22,6 +22,7 @@ from conftest import RunCli
 from ede.commands.train import until_stopped
 from ede.display import Display, Terminal, judgement_table
 from ede.envs import make_env
+from ede.errors import EdeError
 from ede.evaluate import Episodes, Protocol
 from ede.methods import METHODS
 from ede.plan import world_options
@@ -88,6 +89,11 @@ def assert_whole(run: Path, task: str) -> None:
     assert int(newest.name.removeprefix("step-")) == settings["steps"]
     assert {path.suffix for path in newest.iterdir()} <= {".safetensors", ".bin", ".json"}
     assert json.loads((run / "DONE").read_text())["step"] == settings["steps"]
+
+
+def test_settings_that_are_no_mapping_are_one_sentence() -> None:
+    with pytest.raises(EdeError, match="must be a mapping"):
+        ede.train("bigfish-simple", settings=["phi=3"])  # type: ignore[arg-type]
 
 
 def test_from_the_command_to_the_judged_run(run_cli: RunCli, tmp_path: Path) -> None:

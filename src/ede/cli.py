@@ -6,12 +6,13 @@ Exit codes: 0 it worked, 1 the job failed, 2 the command was used wrongly, 130 i
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from ede import __version__, commands
 from ede.errors import EdeError
@@ -66,6 +67,8 @@ def parse(settings: Callable[..., Settings], command: str, arguments: Sequence[s
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        signal.signal(signal.SIGTERM, _leave)  # `ede train` and `ede sweep` have their own, which save
     try:
         code = _run(words)
         sys.stdout.flush()
@@ -80,6 +83,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(error, 1)
     except KeyboardInterrupt:
         return 130
+
+
+def _leave(number: int, _: object) -> NoReturn:
+    """By way of an exception, so that what is half written is cleared away."""
+    sys.exit(128 + number)
 
 
 def _run(words: list[str]) -> int:

@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ede import __version__
 from ede.cache import cache_folder
 from ede.compute import CHUNK, PLAIN, Compute, choose
 from ede.errors import EdeError
@@ -59,8 +60,10 @@ def fastest(seconds: dict[str, float]) -> str:
 
 
 def remembered(network: Network, obs_shape: tuple[int, ...]) -> dict[str, float]:
-    """Seconds of each way for one chunk, measured once for each machine, version of PyTorch and shape."""
-    key = " | ".join((machine(network), torch.__version__, "×".join(map(str, obs_shape))))
+    """Seconds of each way for one chunk, measured once for each machine, version of PyTorch and of ours, and shape."""
+    key = " | ".join(
+        (machine(network), torch.__version__, f"ede {__version__}", "×".join(map(str, obs_shape)))
+    )
     table = _read()
     if key not in table:
         table[key] = measure(network, obs_shape)

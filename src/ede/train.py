@@ -38,7 +38,10 @@ def train(
     display: Display | None = None,
 ) -> Run:
     """Train an agent; ``settings`` overrides the preset's. Writes the run folder ``out`` and returns the judgement."""
-    changed = dict(settings or {})
+    try:
+        changed = dict(settings or {})
+    except ValueError:
+        raise EdeError(f'settings must be a mapping such as {{"phi": 3}}; got {settings!r}.') from None
     if steps is not None:
         changed["steps"] = steps
     config = resolve(task, method, preset, seed, changed, (log,) if isinstance(log, str) else log)

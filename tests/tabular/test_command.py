@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -98,6 +101,19 @@ def test_a_mistake_is_one_sentence_exit_code_2_and_nothing_written(
     assert ran.err.count("\n") == 1
     assert ran.out == ""
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_sigterm_leaves_nothing_half_written(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    study = subprocess.Popen(
+        [sys.executable, "-m", "ede.cli", "tabular", "--out", out], stderr=subprocess.DEVNULL
+    )
+    while not out.exists():
+        assert study.poll() is None
+        time.sleep(0.05)
+    study.send_signal(signal.SIGTERM)
+    assert study.wait(60) == 128 + signal.SIGTERM
+    assert not out.exists()
 
 
 def test_figures_that_cannot_be_drawn_are_refused_before_the_study(
