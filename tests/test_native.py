@@ -16,10 +16,13 @@ from torch import Generator, Tensor
 
 from ede import native
 from ede.compute import Fused, choose
+from ede.native import trained
 from ede.networks import Impala, Network
 from test_compute import BF16, FLOAT32, distance, float_batch, network_of
 
 TOLERANCE = {"fp32": FLOAT32, "bf16": BF16, "pairs": BF16, "tiles": BF16}
+DIRECTION = 0.97
+"""Least cosine of a gradient in bf16 with the plain one."""
 
 
 @pytest.fixture(params=["fp32", "bf16"], scope="session")
@@ -39,10 +42,17 @@ def arithmetic(request: pytest.FixtureRequest) -> str:
     return name
 
 
+@pytest.fixture(scope="session")
+def trained_way(arithmetic: str) -> str:
+    if arithmetic not in trained.WAYS:
+        pytest.skip("oneDNN's path has the gradients where there are matrix units")
+    return arithmetic
+
+
 @pytest.fixture
 def forgotten() -> Iterator[None]:
     """Everything about this machine is asked anew, and again afterwards."""
-    caches = (native.available, native.arithmetic_of, native._library)
+    caches = (native.available, native.arithmetic_of, native._library, trained.available)
     for cached in caches:
         cached.cache_clear()
     yield
@@ -91,6 +101,43 @@ def test_an_image_gives_the_same_bits_in_any_batch_and_on_any_number_of_threads(
     assert native.features(obs[:0], parameters_of(encoder), arithmetic).shape == (0, whole.shape[1])
 
 
+def gradients(features: Tensor, parameters: list[Tensor]) -> Tensor:
+    """Of all parameters, one after another, towards a fixed direction of the features."""
+    toward = torch.randn(features.shape, generator=Generator().manual_seed(1))
+    return torch.cat([part.flatten() for part in torch.autograd.grad(features, parameters, toward)])
+
+
+@given(
+    height=st.integers(1, 40), width=st.integers(1, 40), channels=st.integers(1, 4), images=st.integers(1, 3)
+)
+def test_images_of_any_size_give_the_plain_gradients(
+    trained_way: str, height: int, width: int, channels: int, images: int
+) -> None:
+    encoder, obs = encoder_and_images((height, width, channels), images, seed=height * 41 + width)
+    parameters = list(encoder.parameters())
+    plain, found = encoder(obs), trained.features(obs, parameters, trained_way)
+    assert distance(found, plain.detach()) < TOLERANCE[trained_way]
+    expected, ours = gradients(plain, parameters), gradients(found, parameters)
+    if trained_way == "fp32":
+        assert distance(ours, expected) < FLOAT32
+    else:
+        assert torch.cosine_similarity(ours, expected, 0) > DIRECTION
+
+
+def test_gradients_are_the_same_bits_each_time_and_where_two_graphs_are_open(trained_way: str) -> None:
+    encoder, obs = encoder_and_images((20, 16, 3), 7)
+    parameters = list(encoder.parameters())
+    alone = [
+        gradients(trained.features(part, parameters, trained_way), parameters) for part in (obs, obs.flip(0))
+    ]
+    both = [trained.features(part, parameters, trained_way) for part in (obs, obs.flip(0))]
+    again = [gradients(features, parameters) for features in both]
+    assert all(map(torch.equal, alone, again))
+    with pytest.raises(RuntimeError):
+        gradients(both[0], parameters)
+    assert gradients(trained.features(obs[:0], parameters, trained_way), parameters).eq(0).all()
+
+
 def test_a_run_computes_with_it_where_it_can(precision: str) -> None:
     network = network_of()
     compute = choose(precision, network)
@@ -122,13 +169,15 @@ def test_stacked_frames_take_the_other_path(precision: str) -> None:
 def test_a_build_that_computes_something_else_is_not_used(
     precision: str, forgotten: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    wrong = tmp_path / "encoder.c"
-    right = native.SOURCE.read_text()
-    wrong.write_text(
-        right.replace("most[0] = _mm512_max_ps(_mm512_max_ps", "most[0] = _mm512_min_ps(_mm512_max_ps")
+    wrong = tuple(tmp_path / source.name for source in native.SOURCES)
+    for source, copy in zip(native.SOURCES, wrong, strict=True):
+        copy.write_text(source.read_text())
+    right = wrong[0].read_text()
+    wrong[0].write_text(
+        right.replace("most = _mm512_max_ps(_mm512_max_ps", "most = _mm512_min_ps(_mm512_max_ps")
     )
-    assert wrong.read_text() != right
-    monkeypatch.setattr(native, "SOURCE", wrong)
+    assert wrong[0].read_text() != right
+    monkeypatch.setattr(native, "SOURCES", wrong)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert not native.available(precision)
 

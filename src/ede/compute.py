@@ -23,6 +23,7 @@ from torch.autograd.function import once_differentiable
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ede import encoder_passes, native
+from ede.native import trained
 from ede.networks import Impala, Network, Product
 
 CHUNK = 64
@@ -99,6 +100,10 @@ class Fused(Compute):
         if not isinstance(network.encoder, Impala):
             return network.encode(obs, context)
         pairs = encoder_passes.convolutions(network.encoder)
+        arithmetic = native.arithmetic_of(self.precision) if self.native else None
+        if arithmetic and native.takes(obs) and trained.available(self.precision):
+            parameters = [parameter for pair in pairs for parameter in pair]
+            return network.join(trained.features(obs, parameters, arithmetic), context)
         features = encoder_passes.trained(obs, pairs, self.dtype, self.chunk)
         return network.join(features.float(), context)
 

@@ -1,4 +1,5 @@
-"""The encoder without a graph as machine code for this processor: ``encoder.c``, compiled where it is first needed.
+"""The encoder as machine code for this processor, compiled where it is first needed: ``encoder.c`` without a graph,
+``trained.c`` with one (``native.trained``).
 
 Used where the processor has AVX-512 and a C compiler is found; for bf16 it must also have matrix units (AMX) or
 multiply pairs (AVX512-BF16). A build that does not agree with the plain encoder is not used. ``EDE_NATIVE=0`` turns it
@@ -18,9 +19,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -28,7 +32,8 @@ from torch import Generator, Tensor
 from ede.cache import cache_folder
 from ede.networks import Impala
 
-SOURCE = Path(__file__).with_name("encoder.c")
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("encoder.c", "trained.c"))
+"""The second includes the first."""
 OPTIONS = ("-O3", "-march=native", "-fno-strict-aliasing", "-shared", "-fPIC")
 ARITHMETIC = {"fp32": 0, "pairs": 1, "tiles": 2}
 """The ways of multiplying that ``encoder.c`` knows; the latter two are bf16."""
@@ -72,36 +77,63 @@ def takes(obs: Tensor) -> bool:
 
 def features(obs: Tensor, parameters: list[Tensor], arithmetic: str) -> Tensor:
     """[B, d] of images [B, H, W, C]; ``parameters`` are weights and biases of the convolutions by turns, float32."""
-    obs, kept = obs.contiguous(), [parameter.contiguous() for parameter in parameters]
+    obs = obs.contiguous()
     assert takes(obs)
-    assert all(parameter.dtype == torch.float32 for parameter in kept)
-    images, *shape = obs.shape
-    height, width = shape[:2]
-    for _ in range(3):
-        height, width = (height + 1) // 2, (width + 1) // 2
-    encoded = torch.empty(images, 32 * height * width)
-    addresses = (ctypes.c_void_p * len(kept))(*(parameter.data_ptr() for parameter in kept))
-    code = _library()
-    assert code is not None
+    assert all(parameter.dtype == torch.float32 for parameter in parameters)
+    encoded = torch.empty(len(obs), features_of(obs.shape))
+    code, weights = library(), addresses(parameters)
 
-    def encode(first: int, last: int) -> None:
+    def encode(first: int, last: int, _: int) -> None:
         code.ede_encode(
-            ctypes.c_void_p(obs[first].data_ptr()), ctypes.c_long(last - first), *map(ctypes.c_int, shape),
-            ctypes.c_int(ARITHMETIC[arithmetic]), addresses, ctypes.c_void_p(encoded[first].data_ptr()),
+            ctypes.c_void_p(obs[first].data_ptr()), ctypes.c_long(last - first), *map(ctypes.c_int, obs.shape[1:]),
+            ctypes.c_int(ARITHMETIC[arithmetic]), weights.pointers, ctypes.c_void_p(encoded[first].data_ptr()),
         )  # fmt: skip
 
+    share_out(len(obs), encode)
+    return encoded
+
+
+def features_of(obs_shape: Sequence[int]) -> int:
+    """How many features images [B, H, W, C] have."""
+    height, width = obs_shape[1:3]
+    for _ in range(3):
+        height, width = (height + 1) // 2, (width + 1) // 2
+    return 32 * height * width
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where tensors lie, and the tensors, so that they stay there."""
+
+    pointers: Any
+    tensors: list[Tensor]
+
+
+def addresses(parameters: Sequence[Tensor]) -> Addresses:
+    kept = [parameter.contiguous() for parameter in parameters]
+    return Addresses((ctypes.c_void_p * len(kept))(*(parameter.data_ptr() for parameter in kept)), kept)
+
+
+def share_out(images: int, work: Callable[[int, int, int], None]) -> None:
+    """Work from one image to before another as the so-manieth part, in as many parts as there are threads."""
     threads = min(torch.get_num_threads(), images)
     ends = [images * part // max(1, threads) for part in range(threads + 1)]
     if threads == 1:
-        encode(0, images)
+        work(0, images, 0)
     elif images:
-        list(_workers(threads).map(encode, ends[:-1], ends[1:]))
-    return encoded
+        list(_workers(threads).map(work, ends[:-1], ends[1:], range(threads)))
 
 
 @cache
 def _workers(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="ede-encoder")
+
+
+def library() -> ctypes.CDLL:
+    """The compiled code, where there is a way of multiplying."""
+    code = _library()
+    assert code is not None
+    return code
 
 
 @cache
@@ -112,7 +144,9 @@ def _library() -> ctypes.CDLL | None:
     if shutil.which(compiler[0]) is None:
         return None
     try:
-        return ctypes.CDLL(str(_built(compiler)))
+        code = ctypes.CDLL(str(_built(compiler)))
+        code.ede_kept_bytes.restype = ctypes.c_long
+        return code
     except (
         OSError,
         subprocess.SubprocessError,
@@ -125,7 +159,8 @@ def _built(compiler: list[str]) -> Path:
     told = subprocess.run(
         [*compiler, *OPTIONS, "-Q", "--help=target"], capture_output=True, check=True, timeout=60
     ).stdout
-    name = f"encoder-{hashlib.sha256(SOURCE.read_bytes() + told).hexdigest()[:16]}.so"
+    texts = b"".join(source.read_bytes() for source in SOURCES)
+    name = f"encoder-{hashlib.sha256(texts + told).hexdigest()[:16]}.so"
     folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -137,7 +172,7 @@ def _built(compiler: list[str]) -> Path:
     fresh = building / name
     try:
         subprocess.run(
-            [*compiler, *OPTIONS, "-o", fresh, SOURCE], capture_output=True, check=True, timeout=120
+            [*compiler, *OPTIONS, "-o", fresh, SOURCES[-1]], capture_output=True, check=True, timeout=120
         )
         return fresh if building == folder else fresh.replace(folder / name)
     finally:

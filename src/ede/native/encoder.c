@@ -36,8 +36,9 @@ typedef struct {
     Convolution convolution[CONVOLUTIONS];
 } Encoder;
 
-/* What one convolution does with its result at each position. */
-enum after { RAW, OPEN, ADD, ADD_LAST };
+/* What one convolution does with its result at each position; the last three are for gradients (trained.c): closed
+ * where the gate was, that and added, or as it is. */
+enum after { RAW, OPEN, ADD, ADD_LAST, GATE, GATE_ADD, START };
 
 static inline __m512 relu(__m512 x) { return _mm512_max_ps(x, _mm512_setzero_ps()); }
 
@@ -69,6 +70,14 @@ static inline void put(enum arithmetic arithmetic, void *to, long index, __m512 
         _mm512_storeu_ps((float *)to + index, x);
     else
         _mm256_storeu_si256((__m256i *)((uint16_t *)to + index), halves(x));
+}
+
+/* Where a ReLU was open. */
+static inline __mmask16 positive(enum arithmetic arithmetic, const void *from, long index) {
+    if (arithmetic == FP32)
+        return _mm512_cmp_ps_mask(_mm512_loadu_ps((const float *)from + index), _mm512_setzero_ps(), _CMP_GT_OQ);
+    __m256i shorts = _mm256_loadu_si256((const __m256i *)((const uint16_t *)from + index));
+    return _mm256_cmpgt_epi16_mask(shorts, _mm256_setzero_si256());
 }
 
 static void *zeros(size_t bytes) {
@@ -107,7 +116,7 @@ static void pack_taps(enum arithmetic arithmetic, Convolution *c, const float *w
 /* Results of some positions and 16 channels, from position p on. */
 static inline __attribute__((always_inline)) void
 finish(enum arithmetic arithmetic, enum after after, const float *result, int positions, long p,
-       const __mmask16 *inside, int leaving, int first, int row, float *residual, void *out) {
+       const __mmask16 *inside, int leaving, int first, int row, float *residual, const void *gate, void *out) {
     for (int i = 0; i < positions; i++) {
         __m512 x = _mm512_loadu_ps(result + i * 16);
         long at = (p + i) * leaving + first, bordered = (p + i + row + 1) * leaving + first;
@@ -115,18 +124,18 @@ finish(enum arithmetic arithmetic, enum after after, const float *result, int po
             _mm512_storeu_ps(residual + at, x);
             continue;
         }
-        if (after != OPEN) {
+        if (after == GATE || after == GATE_ADD) x = _mm512_maskz_mov_ps(positive(arithmetic, gate, bordered), x);
+        if (after == ADD || after == ADD_LAST || after == GATE_ADD)
             x = _mm512_add_ps(x, _mm512_loadu_ps(residual + at));
-            _mm512_storeu_ps(residual + at, x);
-        }
-        if (after != ADD_LAST) x = relu(x);
+        if (after != OPEN && after != GATE) _mm512_storeu_ps(residual + at, x);
+        if (after == OPEN || after == ADD) x = relu(x);
         put(arithmetic, out, bordered, _mm512_maskz_mov_ps(inside[p + i], x));
     }
 }
 
 static inline __attribute__((always_inline)) void
 convolve_taps(enum arithmetic arithmetic, const Convolution *c, const int blocks, enum after after, const void *in,
-              Plane plane, const __mmask16 *inside, float *residual, void *out) {
+              Plane plane, const __mmask16 *inside, float *residual, const void *gate, void *out) {
     enum { SUMS = 12 }; /* enough to hide how long a product takes; more leave more positions over at a plane's end */
     const int together = SUMS / blocks, row = plane.width + 2;
     const int words = words_of(arithmetic, c), stride = arithmetic == FP32 ? c->entering : c->entering / 2;
@@ -152,7 +161,7 @@ convolve_taps(enum arithmetic arithmetic, const Convolution *c, const int blocks
         for (int i = 0; i < SUMS; i++) _mm512_store_ps(result[i], sum[i]);
         for (int block = 0; block < blocks; block++)
             finish(arithmetic, after, result[block * together], together, p, inside, 16 * blocks, 16 * block, row,
-                   residual, out);
+                   residual, gate, out);
     }
 }
 
@@ -215,7 +224,7 @@ convolve_tiles(const Convolution *c, int blocks, enum after after, const uint16_
         _tile_stored(3, result[3], 64);
         for (int i = 0; i < 4; i++)
             finish(TILES, after, result[i][0], 16, p + (blocks == 2 ? i / 2 : i) * 16, inside, 16 * blocks,
-                   blocks == 2 ? i % 2 * 16 : 0, row, residual, out);
+                   blocks == 2 ? i % 2 * 16 : 0, row, residual, NULL, out);
     }
 }
 
@@ -242,8 +251,8 @@ static void convolve(const Encoder *e, const Convolution *c, enum after after, c
                      const __mmask16 *inside, float *residual, void *out) {
 #define OF(BLOCKS, AFTER)                                                                                             \
     (e->arithmetic == TILES   ? convolve_tiles(c, BLOCKS, AFTER, in, plane, inside, residual, out)                    \
-     : e->arithmetic == PAIRS ? convolve_taps(PAIRS, c, BLOCKS, AFTER, in, plane, inside, residual, out)              \
-                              : convolve_taps(FP32, c, BLOCKS, AFTER, in, plane, inside, residual, out))
+     : e->arithmetic == PAIRS ? convolve_taps(PAIRS, c, BLOCKS, AFTER, in, plane, inside, residual, NULL, out)              \
+                              : convolve_taps(FP32, c, BLOCKS, AFTER, in, plane, inside, residual, NULL, out))
     if (c->leaving == 16)
         after == RAW ? OF(1, RAW) : after == OPEN ? OF(1, OPEN) : after == ADD ? OF(1, ADD) : OF(1, ADD_LAST);
     else
@@ -251,41 +260,70 @@ static void convolve(const Encoder *e, const Convolution *c, enum after after, c
 #undef OF
 }
 
-/* Maxima over 3×3 at every second pixel: the residual of the smaller plane and, opened by a ReLU, what enters next.
- * Outside the plane stands its nearest pixel, which the window holds anyway. */
+/* Where the first of nine pixels is that no other exceeds, and its value. */
+static inline __m512 first_of_most(const float *const rows[3], const long at[3], uint8_t *place) {
+    __m512 most = _mm512_loadu_ps(rows[0] + at[0]);
+    __m512i where = _mm512_setzero_si512();
+    for (int i = 1; i < 9; i++) {
+        __m512 other = _mm512_loadu_ps(rows[i / 3] + at[i % 3]);
+        __mmask16 more = _mm512_cmp_ps_mask(other, most, _CMP_GT_OQ);
+        most = _mm512_mask_mov_ps(most, more, other);
+        where = _mm512_mask_mov_epi32(where, more, _mm512_set1_epi32(i));
+    }
+    _mm_storeu_si128((__m128i *)place, _mm512_cvtepi32_epi8(where));
+    return most;
+}
+
+/* The pixels of a window at every second pixel. Outside the plane stands its nearest one, which the window holds. */
+static inline void window(const float *wide, Plane from, int x, int y, int channels, const float *rows[3], long at[3]) {
+    const long row = (from.width + 2L) * channels;
+    rows[1] = wide + 2 * y * row;
+    rows[0] = y ? rows[1] - row : rows[1];
+    rows[2] = 2 * y + 1 < from.height ? rows[1] + row : rows[1];
+    at[1] = 2L * x * channels;
+    at[0] = x ? at[1] - channels : at[1];
+    at[2] = 2 * x + 1 < from.width ? at[1] + channels : at[1];
+}
+
+/* Maxima over 3×3 at every second pixel: the residual of the smaller plane and, opened by a ReLU, what enters next;
+ * and where asked for, which pixel each maximum was. */
 static inline __attribute__((always_inline)) void
 pool(enum arithmetic arithmetic, const float *wide, Plane from, Plane to, const int channels, float *residual,
-     void *out) {
-    const int wide_row = from.width + 2, row = to.width + 2;
-    for (int y = 0; y < to.height; y++) {
-        const float *middle = wide + 2L * y * wide_row * channels;
-        const float *above = y ? middle - (long)wide_row * channels : middle;
-        const float *below = 2 * y + 1 < from.height ? middle + (long)wide_row * channels : middle;
-        for (int x = 0; x < to.width; x++)
-            for (int first = 0; first < channels; first += 16) {
-                long centre = 2L * x * channels + first;
-                long left = x ? centre - channels : centre, right = centre;
-                if (2 * x + 1 < from.width) right += channels;
-                const long at[3] = {left, centre, right};
-                __m512 most[3];
-                for (int i = 0; i < 3; i++) {
-                    most[i] = _mm512_max_ps(_mm512_loadu_ps(above + at[i]), _mm512_loadu_ps(middle + at[i]));
-                    most[i] = _mm512_max_ps(most[i], _mm512_loadu_ps(below + at[i]));
+     void *out, uint8_t *places) {
+    const int row = to.width + 2;
+    for (int y = 0; y < to.height; y++)
+        for (int x = 0; x < to.width; x++) {
+            const float *rows[3];
+            long at[3], p = (long)y * row + x;
+            window(wide, from, x, y, channels, rows, at);
+            for (int first = 0; first < channels; first += 16, at[0] += 16, at[1] += 16, at[2] += 16) {
+                __m512 most;
+                if (places) {
+                    most = first_of_most(rows, at, places + ((long)y * to.width + x) * channels + first);
+                } else {
+                    __m512 column[3];
+                    for (int i = 0; i < 3; i++) {
+                        column[i] = _mm512_max_ps(_mm512_loadu_ps(rows[0] + at[i]), _mm512_loadu_ps(rows[1] + at[i]));
+                        column[i] = _mm512_max_ps(column[i], _mm512_loadu_ps(rows[2] + at[i]));
+                    }
+                    most = _mm512_max_ps(_mm512_max_ps(column[0], column[1]), column[2]);
                 }
-                most[0] = _mm512_max_ps(_mm512_max_ps(most[0], most[1]), most[2]);
-                long p = (long)y * row + x;
-                _mm512_storeu_ps(residual + p * channels + first, most[0]);
-                put(arithmetic, out, (p + row + 1) * channels + first, relu(most[0]));
+                _mm512_storeu_ps(residual + p * channels + first, most);
+                put(arithmetic, out, (p + row + 1) * channels + first, relu(most));
             }
-    }
+        }
 }
 
 static void shrink(enum arithmetic arithmetic, const float *wide, Plane from, Plane to, int channels, float *residual,
-                   void *out) {
+                   void *out, uint8_t *places) {
+#define OF(ARITHMETIC, CHANNELS)                                                                                       \
+    (places ? pool(ARITHMETIC, wide, from, to, CHANNELS, residual, out, places)                                        \
+            : pool(ARITHMETIC, wide, from, to, CHANNELS, residual, out, NULL))
     if (arithmetic == FP32)
-        channels == 16 ? pool(FP32, wide, from, to, 16, residual, out) : pool(FP32, wide, from, to, 32, residual, out);
+        channels == 16 ? OF(FP32, 16) : OF(FP32, 32);
     else /* tiles and pairs lie alike */
-        channels == 16 ? pool(TILES, wide, from, to, 16, residual, out) : pool(TILES, wide, from, to, 32, residual, out);
+        channels == 16 ? OF(TILES, 16) : OF(TILES, 32);
+#undef OF
 }
 
 /* Up to 16 pixels of three bytes each to numbers in [0, 1], four to a pixel, zeros for those that are not there. */
@@ -400,7 +438,7 @@ void ede_encode(const uint8_t *images, long count, int height, int width, int ch
             const Convolution *c = &e->convolution[5 * stage];
             Plane plane = e->plane[stage + 1];
             convolve(e, c, RAW, in, e->plane[stage], NULL, wide, NULL);
-            shrink(arithmetic, wide, e->plane[stage], plane, LEAVING[stage], residual[stage], opened[stage]);
+            shrink(arithmetic, wide, e->plane[stage], plane, LEAVING[stage], residual[stage], opened[stage], NULL);
             convolve(e, c + 1, OPEN, opened[stage], plane, inside[stage], NULL, inner[stage]);
             convolve(e, c + 2, ADD, inner[stage], plane, inside[stage], residual[stage], opened[stage]);
             convolve(e, c + 3, OPEN, opened[stage], plane, inside[stage], NULL, inner[stage]);
