@@ -136,11 +136,15 @@ finish(enum arithmetic arithmetic, enum after after, const float *result, int po
 static inline __attribute__((always_inline)) void
 convolve_taps(enum arithmetic arithmetic, const Convolution *c, const int blocks, enum after after, const void *in,
               Plane plane, const __mmask16 *inside, float *residual, const void *gate, void *out) {
-    enum { SUMS = 12 }; /* enough to hide how long a product takes; more leave more positions over at a plane's end */
+    enum { SUMS = 16 }; /* enough to hide how long a product takes, and a power of two, as widths mostly are */
     const int together = SUMS / blocks, row = plane.width + 2;
+    /* Runs of positions that a row is a multiple of leave out the two at its end; others go on through them. */
+    const int whole = plane.width % together == 0, runs_a_row = plane.width / together;
+    const long runs = whole ? (long)plane.height * runs_a_row : (plane.positions + together - 1) / together;
     const int words = words_of(arithmetic, c), stride = arithmetic == FP32 ? c->entering : c->entering / 2;
     float result[SUMS][16] __attribute__((aligned(64)));
-    for (long p = 0; p < plane.positions; p += together) {
+    for (long run = 0; run < runs; run++) {
+        const long p = whole ? run / runs_a_row * row + run % runs_a_row * together : run * together;
         __m512 sum[SUMS];
 #pragma GCC unroll 32
         for (int i = 0; i < SUMS; i++) sum[i] = _mm512_loadu_ps(c->bias + 16 * (i / together));
