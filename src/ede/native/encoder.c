@@ -6,7 +6,7 @@
  *
  * Layout: an image of H×W pixels lies with a border of zeros, (H+2)×(W+2)×C, channels last, so that a tap of a
  * convolution is an offset. Positions count along the rows of the bordered image: p = y·(W+2) + x; the two at each
- * row's end are computed too and put away as zeros. Residuals are float32 at the positions, without a border.
+ * row's end are left out, or computed too and put away as zeros. Residuals are float32 at the positions, without a border.
  */
 #include <immintrin.h>
 #include <stdint.h>

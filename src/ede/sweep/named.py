@@ -44,6 +44,12 @@ _ALL = (
                 grid={"phi": (30.0,)},
             ),
             Block(("bigfish-simple",), ("ede",), tuple(range(5)), grid={"phi": (100.0, 300.0)}),
+            Block(
+                ("bigfish-simple",),
+                ("ede_thompson", "ua_dqn", "ede_mean_target"),
+                tuple(range(3)),
+                grid={"phi": (30.0,)},
+            ),
         ),
     ),
     Sweep(
