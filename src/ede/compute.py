@@ -2,8 +2,8 @@
 
 ``PLAIN`` is the specification: the modules as they are, in the type of their parameters. ``Fused`` is for CPUs: passes
 as machine code for this processor where it can be compiled (``native``, with a graph ``native.trained``); else oneDNN's
-convolutions with ReLU and additions inside (``encoder_passes``), chunks that stay in the cache; and products of the heads
-in bf16 where that is the precision. ``Autocast`` is for accelerators. Parameters, targets, losses and the
+convolutions with ReLU and additions inside (``encoder_passes``), chunks that stay in the cache; and products of the
+heads in bf16 where that is the precision. ``Autocast`` is for accelerators. Parameters, targets, losses and the
 optimiser stay in float32 whatever the precision; each path is tested against ``PLAIN``.
 
 Axis letters: M members, B batch, d features, H leaving.
