@@ -35,7 +35,7 @@ _ALL = (
     ),
     Sweep(
         "bigfish-phi",
-        "On bigfish-simple, the rows that explore by a bonus at the paper's φ, and EDE beyond it, five seeds.",
+        "On bigfish-simple, the rows that explore by uncertainty at the paper's φ, and EDE beyond it.",
         (
             Block(
                 ("bigfish-simple",),
@@ -43,7 +43,7 @@ _ALL = (
                 tuple(range(5)),
                 grid={"phi": (30.0,)},
             ),
-            Block(("bigfish-simple",), ("ede",), tuple(range(5)), grid={"phi": (100.0, 300.0)}),
+            Block(("bigfish-simple",), ("ede",), tuple(range(5)), grid={"phi": (30.0, 100.0, 300.0)}),
             Block(
                 ("bigfish-simple",),
                 ("ede_thompson", "ua_dqn", "ede_mean_target"),
