@@ -289,6 +289,18 @@ def test_a_cell_takes_the_runs_that_change_nothing_else(tmp_path):
     assert by_phi == {"φ = 10.0": "other-phi", "φ = 30.0": "plain"}
 
 
+def test_like_is_compared_with_like(tmp_path):
+    write_run(tmp_path / "more-seeds", "bigfish-simple", "ede", phi=300.0)
+    write_run(tmp_path / "more-seeds-1", "bigfish-simple", "ede", 1, phi=300.0)
+    for method in ("ede", "ede_total"):
+        write_run(tmp_path / method, "bigfish-simple", method, phi=10.0)
+    found = groups(BY_NAME["ablation-uncertainty"], load([tmp_path]).runs)
+    assert {group.label: [run.path.name for run in group.runs] for group in found} == {
+        "Epistemic": ["ede"],
+        "Total": ["ede_total"],
+    }
+
+
 def test_a_study_shows_values_the_paper_did_not_try(tmp_path):
     for phi in (1.0, 30.0):
         write_run(tmp_path / str(phi), "bigfish-simple", phi=phi)

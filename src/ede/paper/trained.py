@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -106,8 +106,9 @@ def groups(experiment: Experiment, runs: Sequence[Run]) -> tuple[Group, ...]:
     """The runs of each cell, task by task.
 
     On a task all cells are taken at one number of steps: the one at which most cells have a finished run, then the
-    largest. Where several variants fit a cell (a study of λ lies beside one of φ), the one that changes the fewest
-    other settings of its preset is taken, then the one with the most runs.
+    largest. Where several variants fit a cell (a study of λ lies beside one of φ), the one that most cells have is
+    taken, so that like is compared with like; then the one that changes the fewest other settings of its preset,
+    then the one with the most runs.
     """
     found = []
     fitting: dict[str, dict[int, dict[str, list[Run]]]] = defaultdict(
@@ -123,15 +124,15 @@ def groups(experiment: Experiment, runs: Sequence[Run]) -> tuple[Group, ...]:
             for steps, by_cell in by_steps.items()
         }
         chosen = by_steps[max(by_steps, key=lambda steps: (finished[steps], len(by_steps[steps]), steps))]
+        variants: dict[str, dict[tuple[str, ...], list[Run]]] = {}
         for cell in experiment.cells:
-            by_variant: dict[tuple[str, ...], list[Run]] = defaultdict(list)
             for run in chosen.get(cell.label, ()):
+                by_variant = variants.setdefault(cell.label, defaultdict(list))
                 by_variant[run.preset, *_others(cell, run)].append(run)
-            if by_variant:
-                plainest = min(
-                    by_variant, key=lambda variant: (len(variant), -len(by_variant[variant]), variant)
-                )
-                found.append(Group(task, cell.label, tuple(by_variant[plainest])))
+        shared = Counter(variant for by_variant in variants.values() for variant in by_variant)
+        for label, by_variant in variants.items():
+            plainest = min(by_variant, key=lambda v: (-shared[v], len(v), -len(by_variant[v]), v))
+            found.append(Group(task, label, tuple(by_variant[plainest])))
     return tuple(found)
 
 
