@@ -172,11 +172,11 @@ def test_a_build_that_computes_something_else_is_not_used(
     wrong = tuple(tmp_path / source.name for source in native.SOURCES)
     for source, copy in zip(native.SOURCES, wrong, strict=True):
         copy.write_text(source.read_text())
-    right = wrong[0].read_text()
-    wrong[0].write_text(
+    right = wrong[1].read_text()
+    wrong[1].write_text(
         right.replace("most = _mm512_max_ps(_mm512_max_ps", "most = _mm512_min_ps(_mm512_max_ps")
     )
-    assert wrong[0].read_text() != right
+    assert wrong[1].read_text() != right
     monkeypatch.setattr(native, "SOURCES", wrong)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert not native.available(precision)

@@ -32,8 +32,8 @@ from torch import Generator, Tensor
 from ede.cache import cache_folder
 from ede.networks import Impala
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("encoder.c", "trained.c"))
-"""The second includes the first."""
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("convolve.h", "encoder.c", "trained.c"))
+"""Each includes the one before it."""
 OPTIONS = ("-O3", "-march=native", "-fno-strict-aliasing", "-shared", "-fPIC")
 ARITHMETIC = {"fp32": 0, "pairs": 1, "tiles": 2}
 """The ways of multiplying that ``encoder.c`` knows; the latter two are bf16."""

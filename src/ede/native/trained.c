@@ -1,5 +1,5 @@
 /* IMPALA's encoder with what its gradient needs: forward keeps what entered each convolution, backward adds up the
- * gradients of the weights and biases. Layout and arithmetic are encoder.c's; the gradient of what enters a convolution
+ * gradients of the weights and biases. Layout and arithmetic are convolve.h's; the gradient of what enters a convolution
  * is a convolution by the turned weights, closed where a ReLU was.
  *
  * The gradient of a weight is a sum over positions of what entered times the gradient of what left. In bf16 two
@@ -74,13 +74,13 @@ void ede_train_forward(const uint8_t *images, long count, int height, int width,
             Plane plane = e->plane[stage + 1];
             char *opened[4];
             for (int i = 0; i < 4; i++) opened[i] = kept + k.opened[stage][i];
-            convolve(e, c, RAW, in, e->plane[stage], NULL, wide, NULL);
+            convolve(arithmetic, c, RAW, in, e->plane[stage], NULL, wide, NULL);
             shrink(arithmetic, wide, e->plane[stage], plane, LEAVING[stage], residual[stage], opened[0],
                    (uint8_t *)kept + k.places[stage]);
-            convolve(e, c + 1, OPEN, opened[0], plane, inside[stage], NULL, opened[1]);
-            convolve(e, c + 2, ADD, opened[1], plane, inside[stage], residual[stage], opened[2]);
-            convolve(e, c + 3, OPEN, opened[2], plane, inside[stage], NULL, opened[3]);
-            convolve(e, c + 4, ADD_LAST, opened[3], plane, inside[stage], residual[stage], kept + k.leaving[stage]);
+            convolve(arithmetic, c + 1, OPEN, opened[0], plane, inside[stage], NULL, opened[1]);
+            convolve(arithmetic, c + 2, ADD, opened[1], plane, inside[stage], residual[stage], opened[2]);
+            convolve(arithmetic, c + 3, OPEN, opened[2], plane, inside[stage], NULL, opened[3]);
+            convolve(arithmetic, c + 4, ADD_LAST, opened[3], plane, inside[stage], residual[stage], kept + k.leaving[stage]);
             in = kept + k.leaving[stage];
         }
         leave(residual[STAGES - 1], e->plane[STAGES], LEAVING[STAGES - 1], features + number * size);
