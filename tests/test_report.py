@@ -204,6 +204,8 @@ def test_a_cell_that_is_there_twice_counts_once(tmp_path):
     found = load([tmp_path, tmp_path / "again"])
     assert [run.path.name for run in found.runs] == ["again"]
     assert "first repeats the cell" in found.problems[0]
+    write_run(tmp_path / "on-a-gpu", device="cuda", threads=1)
+    assert [run.path.name for run in load([tmp_path / "again", tmp_path / "on-a-gpu"]).runs] == ["on-a-gpu"]
 
 
 def test_methods_are_compared_on_the_tasks_all_of_them_finished(tmp_path):

@@ -142,20 +142,25 @@ class Collection:
     problems: tuple[str, ...]
 
 
+WHERE_IT_RAN = frozenset({"device", "threads", "cuda_graphs"})
+"""Settings that a cell can be repeated under; its precision is not one, as runs compare precisions."""
+
+
 def load(paths: Iterable[Path]) -> Collection:
     """Read run folders and folders that hold them; a broken one is reported and the others are kept.
 
-    Two folders of the same cell (task, method, settings, seed) would count one seed twice: the one that is
-    finished, or further along, is kept.
+    Two folders of the same cell (task, method, settings but for where it ran, seed) would count one seed twice: the
+    one that is finished, or further along, or read later, is kept.
     """
     kept: dict[str, Run] = {}
     problems: list[str] = []
     for run in _runs(paths, problems):
-        cell = json.dumps([run.task, run.method, run.preset, run.seed, dict(run.settings)], sort_keys=True)
+        settings = {name: value for name, value in run.settings.items() if name not in WHERE_IT_RAN}
+        cell = json.dumps([run.task, run.method, run.preset, run.seed, settings], sort_keys=True)
         if cell in kept:
             one, other = sorted((kept[cell], run), key=lambda run: (run.finished, run.reached))
             problems.append(
-                f"{one.path} repeats the cell of {other.path}, which is further along; it is left out."
+                f"{one.path} repeats the cell of {other.path}, which is no less far along; it is left out."
             )
             run = other
         kept[cell] = run
