@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -21,15 +22,24 @@ WARM = 16
 """Updates until every member's graph is recorded, nearly surely, and the clocks are up."""
 
 
-def seconds_an_update(learner: Learner, settings_batch: int, updates: int) -> float:
-    """Minibatches drawn and learned from one after the other, as in a run."""
+def learner_for(batch_size: int, members: int, precision: str, graphs: bool) -> Learner:
+    settings = replace(paper_settings(batch_size, members, precision, "cuda"), cuda_graphs=graphs)
+    return paper_learner(settings, "ede" if members > 1 else "qrdqn")
+
+
+def learn(learner: Learner, updates: int) -> Iterator[None]:
+    """Minibatches drawn and learned from one after the other, as in a run; a stop after each."""
     replay, generator = filled_replay(learner.settings), numpy_generator(0, "replay")
-    members = learner.method.ensemble.members
-    for number in range(WARM + updates):
+    for _ in range(updates):
+        learner.update(replay.sample(learner.method.ensemble.members, learner.settings.batch_size, generator))
+        yield
+
+
+def seconds_an_update(learner: Learner, updates: int) -> float:
+    for number, _ in enumerate(learn(learner, WARM + updates), start=1):
         if number == WARM:
             torch.cuda.synchronize()
             begin = time.perf_counter()
-        learner.update(replay.sample(members, settings_batch, generator))
     torch.cuda.synchronize()
     return (time.perf_counter() - begin) / updates
 
@@ -38,11 +48,9 @@ def difference(batch_size: int, precision: str, updates: int = 20) -> float:
     """The largest difference of any parameter after some updates, recorded and not, over the largest parameter."""
     ends = []
     for graphs in (False, True):
-        settings = replace(paper_settings(batch_size, 5, precision, "cuda"), cuda_graphs=graphs)
-        learner = paper_learner(settings, "ede")
-        replay, generator = filled_replay(settings), numpy_generator(0, "replay")
-        for _ in range(updates):
-            learner.update(replay.sample(5, batch_size, generator))
+        learner = learner_for(batch_size, 5, precision, graphs)
+        for _ in learn(learner, updates):
+            pass
         ends.append(torch.cat([parameter.detach().flatten() for parameter in learner.parameters]))
     return float((ends[0] - ends[1]).abs().max() / ends[0].abs().max())
 
@@ -58,9 +66,8 @@ def main() -> None:
     print(", ".join(f"{name} {rate / 1e12:.1f} TFLOP/s" for name, rate in rates.items()))
     for members in (5, 1):
         for precision, graphs in WAYS:
-            settings = replace(paper_settings(given.batch, members, precision, "cuda"), cuda_graphs=graphs)
-            learner = paper_learner(settings, "ede" if members > 1 else "qrdqn")
-            taken = seconds_an_update(learner, given.batch, given.updates)
+            learner = learner_for(given.batch, members, precision, graphs)
+            taken = seconds_an_update(learner, given.updates)
             floor = of_update(learner, given.batch).total / rates["bf16" if precision == "bf16" else "fp32"]
             name = f"{precision}{', recorded' if graphs else ''}, M={members}"
             print(f"{name:24s}{1e3 * taken:9.2f} ms, floor {1e3 * floor:7.2f} ms", flush=True)

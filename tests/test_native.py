@@ -60,6 +60,11 @@ def forgotten() -> Iterator[None]:
         cached.cache_clear()
 
 
+any_images = given(
+    height=st.integers(1, 40), width=st.integers(1, 40), channels=st.integers(1, 4), images=st.integers(1, 3)
+)
+
+
 def encoder_and_images(shape: tuple[int, int, int], images: int, seed: int = 0) -> tuple[Impala, Tensor]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -73,9 +78,7 @@ def parameters_of(encoder: Impala) -> list[Tensor]:
     return [parameter.detach() for parameter in encoder.parameters()]
 
 
-@given(
-    height=st.integers(1, 40), width=st.integers(1, 40), channels=st.integers(1, 4), images=st.integers(1, 3)
-)
+@any_images
 def test_images_of_any_size_give_the_plain_features(
     arithmetic: str, height: int, width: int, channels: int, images: int
 ) -> None:
@@ -107,9 +110,7 @@ def gradients(features: Tensor, parameters: list[Tensor]) -> Tensor:
     return torch.cat([part.flatten() for part in torch.autograd.grad(features, parameters, toward)])
 
 
-@given(
-    height=st.integers(1, 40), width=st.integers(1, 40), channels=st.integers(1, 4), images=st.integers(1, 3)
-)
+@any_images
 def test_images_of_any_size_give_the_plain_gradients(
     trained_way: str, height: int, width: int, channels: int, images: int
 ) -> None:

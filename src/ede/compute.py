@@ -89,19 +89,22 @@ class Fused(Compute):
         if not isinstance(network.encoder, Impala):
             return network.encode(obs, context)
         convolutions = encoder_passes.convolutions(network.encoder)
-        arithmetic = native.arithmetic_of(self.precision) if self.native else None
-        if arithmetic and native.takes(obs):
+        if arithmetic := self._arithmetic(obs):
             parameters = [parameter.detach() for pair in convolutions for parameter in pair]
             return network.join(native.features(obs, parameters, arithmetic), context)
         pairs = [(self.casts.of(weight), self.casts.of(bias)) for weight, bias in convolutions]
         return network.join(encoder_passes.frozen(obs, pairs, self.chunk).float(), context)
 
+    def _arithmetic(self, obs: Tensor) -> str | None:
+        """How machine code would multiply for these observations; None where it is not to be used."""
+        return native.arithmetic_of(self.precision) if self.native and native.takes(obs) else None
+
     def trained_features(self, network: Network, obs: Tensor, context: Tensor) -> Tensor:
         if not isinstance(network.encoder, Impala):
             return network.encode(obs, context)
         pairs = encoder_passes.convolutions(network.encoder)
-        arithmetic = native.arithmetic_of(self.precision) if self.native else None
-        if arithmetic and native.takes(obs) and trained.available(self.precision):
+        arithmetic = self._arithmetic(obs)
+        if arithmetic and trained.available(self.precision):
             parameters = [parameter for pair in pairs for parameter in pair]
             return network.join(trained.features(obs, parameters, arithmetic), context)
         features = encoder_passes.trained(obs, pairs, self.dtype, self.chunk)

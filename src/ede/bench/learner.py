@@ -253,9 +253,8 @@ def matrix_rate(precision: str, device: torch.device) -> float:
     """Operations a second of a matrix product: the fastest of three."""
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     side = MATRIX[device.type]
-    matrix = torch.randn((side, side), device=device).to(
-        dtype
-    )  # a GPU is faster, and less warm, on equal numbers
+    # Drawn, as a GPU is faster, and less warm, on equal numbers.
+    matrix = torch.randn((side, side), device=device).to(dtype)
     watch, rate = Watch(device), 0.0
     for _ in range(3):
         begin = watch.now()

@@ -56,18 +56,13 @@ def _cells(env: MiniGridEnv, size: int) -> list[list[WorldObj | None]]:
     """The view's rows, far to near; outside of the grid all is wall."""
     grid, (x, y) = env.grid, (int(env.agent_pos[0]), int(env.agent_pos[1]))
     width, height, cells = grid.width, grid.height, grid.grid
-    reach = size - 1
-    offsets = _offsets(env.agent_dir, size)
-    if reach <= x < width - reach and reach <= y < height - reach:
-        here = y * width + x
-        return [[cells[here + dy * width + dx] for dx, dy in row] for row in offsets]
     wall = _wall()
     return [
         [
             cells[(y + dy) * width + x + dx] if 0 <= x + dx < width and 0 <= y + dy < height else wall
             for dx, dy in row
         ]
-        for row in offsets
+        for row in _offsets(env.agent_dir, size)
     ]
 
 

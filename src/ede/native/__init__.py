@@ -49,16 +49,21 @@ def available(precision: str) -> bool:
     arithmetic = arithmetic_of(precision)
     if arithmetic is None:
         return False
-    generator = Generator().manual_seed(0)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        encoder = Impala((18, 10, 3))
-    images = torch.randint(256, (3, 18, 10, 3), generator=generator, dtype=torch.uint8)
+    encoder, images = example()
     with torch.no_grad():
         expected = encoder(images)
     parameters = [parameter.detach() for parameter in encoder.parameters()]
     error = (features(images, parameters, arithmetic) - expected).norm() / expected.norm()
     return bool(error < TOLERANCE[precision])
+
+
+def example() -> tuple[Impala, Tensor]:
+    """A plain encoder and images that a build must agree with it on."""
+    generator = Generator().manual_seed(0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        encoder = Impala((18, 10, 3))
+    return encoder, torch.randint(256, (3, 18, 10, 3), generator=generator, dtype=torch.uint8)
 
 
 @cache
@@ -85,8 +90,8 @@ def features(obs: Tensor, parameters: list[Tensor], arithmetic: str) -> Tensor:
 
     def encode(first: int, last: int, _: int) -> None:
         code.ede_encode(
-            ctypes.c_void_p(obs[first].data_ptr()), ctypes.c_long(last - first), *map(ctypes.c_int, obs.shape[1:]),
-            ctypes.c_int(ARITHMETIC[arithmetic]), weights.pointers, ctypes.c_void_p(encoded[first].data_ptr()),
+            at(obs[first]), ctypes.c_long(last - first), *map(ctypes.c_int, obs.shape[1:]),
+            ctypes.c_int(ARITHMETIC[arithmetic]), weights.pointers, at(encoded[first]),
         )  # fmt: skip
 
     share_out(len(obs), encode)
@@ -99,6 +104,10 @@ def features_of(obs_shape: Sequence[int]) -> int:
     for _ in range(3):
         height, width = (height + 1) // 2, (width + 1) // 2
     return 32 * height * width
+
+
+def at(tensor: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(tensor.data_ptr())
 
 
 @dataclass(frozen=True)

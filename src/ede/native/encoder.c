@@ -133,22 +133,36 @@ int ede_pairs(void) { return HAS_PAIRS; }
 
 static const int LEAVING[STAGES] = {16, 32, 32};
 
-static void prepare(Encoder *e, int height, int width, int channels, enum arithmetic arithmetic,
-                    const float *const *parameters) {
-    e->plane[0] = plane_of(height, width);
+static void planes_of(Plane *plane, int height, int width) {
+    plane[0] = plane_of(height, width);
     for (int stage = 0; stage < STAGES; stage++)
-        e->plane[stage + 1] = plane_of((e->plane[stage].height + 1) / 2, (e->plane[stage].width + 1) / 2);
+        plane[stage + 1] = plane_of((plane[stage].height + 1) / 2, (plane[stage].width + 1) / 2);
+}
+
+/* Everything about an encoder but its weights. */
+static void measure(Encoder *e, int height, int width, int channels) {
+    planes_of(e->plane, height, width);
     for (int number = 0; number < CONVOLUTIONS; number++) {
         Convolution *c = &e->convolution[number];
-        int stage = number / 5, first = number % 5 == 0;
-        int row = e->plane[first ? stage : stage + 1].width + 2;
-        c->channels = !first ? LEAVING[stage] : stage ? LEAVING[stage - 1] : channels;
+        int stage = number / 5;
+        c->channels = number % 5 ? LEAVING[stage] : stage ? LEAVING[stage - 1] : channels;
         c->entering = number ? c->channels : MOST_CHANNELS;
         c->leaving = LEAVING[stage];
+    }
+}
+
+/* Positions of a row of what a convolution reads. */
+static int row_of(const Encoder *e, int number) { return e->plane[number / 5 + (number % 5 != 0)].width + 2; }
+
+static void prepare(Encoder *e, int height, int width, int channels, enum arithmetic arithmetic,
+                    const float *const *parameters) {
+    measure(e, height, width, channels);
+    for (int number = 0; number < CONVOLUTIONS; number++) {
+        Convolution *c = &e->convolution[number];
         if (arithmetic == TILES)
-            pack_tiles(c, parameters[2 * number], row);
+            pack_tiles(c, parameters[2 * number], row_of(e, number));
         else
-            pack_taps(arithmetic, c, parameters[2 * number], row);
+            pack_taps(arithmetic, c, parameters[2 * number], row_of(e, number));
         memcpy(c->bias, parameters[2 * number + 1], sizeof(float) * c->leaving);
         for (int n = 0; n < c->leaving; n++)
             for (int i = 0; i < 16; i++) c->bias_tile[n / 16][i][n % 16] = c->bias[n];
@@ -156,6 +170,32 @@ static void prepare(Encoder *e, int height, int width, int channels, enum arithm
 }
 
 static size_t bordered(Plane plane) { return (size_t)(plane.height + 2) * (plane.width + 2) + SLACK; }
+
+/* Which positions are pixels. */
+static __mmask16 *inside_of(Plane plane) {
+    __mmask16 *inside = zeros(bordered(plane) * sizeof(__mmask16));
+    for (int p = 0; p < plane.positions; p++) inside[p] = p % (plane.width + 2) < plane.width ? 0xFFFF : 0;
+    return inside;
+}
+
+static void enter_image(enum arithmetic arithmetic, const uint8_t *image, Plane plane, int channels, void *out) {
+    arithmetic == FP32 ? enter(FP32, image, plane, channels, out) /* tiles and pairs lie alike */
+                       : enter(TILES, image, plane, channels, out);
+}
+
+/* One stage: what enters its four inner convolutions goes to opened, what leaves it to leaving; these may be the same
+ * memory by turns, where nothing is kept. */
+static void pass(enum arithmetic arithmetic, const Encoder *e, int stage, const void *in, const __mmask16 *inside,
+                 float *wide, float *residual, void *const opened[4], void *leaving, uint8_t *places) {
+    const Convolution *c = &e->convolution[5 * stage];
+    Plane from = e->plane[stage], to = e->plane[stage + 1];
+    convolve(arithmetic, c, RAW, in, from, NULL, wide, NULL);
+    shrink(arithmetic, wide, from, to, LEAVING[stage], residual, opened[0], places);
+    convolve(arithmetic, c + 1, OPEN, opened[0], to, inside, NULL, opened[1]);
+    convolve(arithmetic, c + 2, ADD, opened[1], to, inside, residual, opened[2]);
+    convolve(arithmetic, c + 3, OPEN, opened[2], to, inside, NULL, opened[3]);
+    convolve(arithmetic, c + 4, ADD_LAST, opened[3], to, inside, residual, leaving);
+}
 
 /* count images [H, W, channels] to features [count, 32·h·w]; 15 weights and biases by turns, all float32. */
 void ede_encode(const uint8_t *images, long count, int height, int width, int channels, int arithmetic,
@@ -172,25 +212,17 @@ void ede_encode(const uint8_t *images, long count, int height, int width, int ch
         Plane plane = e->plane[stage + 1];
         size_t bytes = bordered(plane) * LEAVING[stage] * sizeof(float);
         opened[stage] = zeros(bytes), inner[stage] = zeros(bytes), residual[stage] = zeros(bytes);
-        inside[stage] = zeros(bordered(plane) * sizeof(__mmask16));
-        for (int p = 0; p < plane.positions; p++) inside[stage][p] = p % (plane.width + 2) < plane.width ? 0xFFFF : 0;
+        inside[stage] = inside_of(plane);
     }
 
     long size = (long)LEAVING[STAGES - 1] * e->plane[STAGES].height * e->plane[STAGES].width;
     for (long number = 0; number < count; number++) {
         const uint8_t *next = images + number * height * width * channels;
-        arithmetic == FP32 ? enter(FP32, next, e->plane[0], channels, image)
-                           : enter(TILES, next, e->plane[0], channels, image);
+        enter_image(arithmetic, next, e->plane[0], channels, image);
         const void *in = image;
         for (int stage = 0; stage < STAGES; stage++) {
-            const Convolution *c = &e->convolution[5 * stage];
-            Plane plane = e->plane[stage + 1];
-            convolve(arithmetic, c, RAW, in, e->plane[stage], NULL, wide, NULL);
-            shrink(arithmetic, wide, e->plane[stage], plane, LEAVING[stage], residual[stage], opened[stage], NULL);
-            convolve(arithmetic, c + 1, OPEN, opened[stage], plane, inside[stage], NULL, inner[stage]);
-            convolve(arithmetic, c + 2, ADD, inner[stage], plane, inside[stage], residual[stage], opened[stage]);
-            convolve(arithmetic, c + 3, OPEN, opened[stage], plane, inside[stage], NULL, inner[stage]);
-            convolve(arithmetic, c + 4, ADD_LAST, inner[stage], plane, inside[stage], residual[stage], opened[stage]);
+            void *const by_turns[4] = {opened[stage], inner[stage], opened[stage], inner[stage]};
+            pass(arithmetic, e, stage, in, inside[stage], wide, residual[stage], by_turns, opened[stage], NULL);
             in = opened[stage];
         }
         leave(residual[STAGES - 1], e->plane[STAGES], LEAVING[STAGES - 1], features + number * size);

@@ -32,23 +32,11 @@ static Kept kept_of(const Plane *plane, enum arithmetic arithmetic) {
     return k;
 }
 
-static void planes_of(Plane *plane, int height, int width) {
-    plane[0] = plane_of(height, width);
-    for (int stage = 0; stage < STAGES; stage++)
-        plane[stage + 1] = plane_of((plane[stage].height + 1) / 2, (plane[stage].width + 1) / 2);
-}
-
 /* Bytes to keep of one image. */
 long ede_kept_bytes(int height, int width, int arithmetic) {
     Plane plane[STAGES + 1];
     planes_of(plane, height, width);
     return (long)kept_of(plane, arithmetic).bytes;
-}
-
-static __mmask16 *inside_of(Plane plane) {
-    __mmask16 *inside = zeros(bordered(plane) * sizeof(__mmask16));
-    for (int p = 0; p < plane.positions; p++) inside[p] = p % (plane.width + 2) < plane.width ? 0xFFFF : 0;
-    return inside;
 }
 
 /* As ede_encode; kept is zeros at first, [count, ede_kept_bytes]. */
@@ -66,21 +54,13 @@ void ede_train_forward(const uint8_t *images, long count, int height, int width,
     long size = (long)LEAVING[STAGES - 1] * e->plane[STAGES].height * e->plane[STAGES].width;
     for (long number = 0; number < count; number++, kept += k.bytes) {
         const uint8_t *next = images + number * height * width * channels;
-        arithmetic == FP32 ? enter(FP32, next, e->plane[0], channels, kept + k.image)
-                           : enter(PAIRS, next, e->plane[0], channels, kept + k.image);
+        enter_image(arithmetic, next, e->plane[0], channels, kept + k.image);
         const void *in = kept + k.image;
         for (int stage = 0; stage < STAGES; stage++) {
-            const Convolution *c = &e->convolution[5 * stage];
-            Plane plane = e->plane[stage + 1];
-            char *opened[4];
+            void *opened[4];
             for (int i = 0; i < 4; i++) opened[i] = kept + k.opened[stage][i];
-            convolve(arithmetic, c, RAW, in, e->plane[stage], NULL, wide, NULL);
-            shrink(arithmetic, wide, e->plane[stage], plane, LEAVING[stage], residual[stage], opened[0],
-                   (uint8_t *)kept + k.places[stage]);
-            convolve(arithmetic, c + 1, OPEN, opened[0], plane, inside[stage], NULL, opened[1]);
-            convolve(arithmetic, c + 2, ADD, opened[1], plane, inside[stage], residual[stage], opened[2]);
-            convolve(arithmetic, c + 3, OPEN, opened[2], plane, inside[stage], NULL, opened[3]);
-            convolve(arithmetic, c + 4, ADD_LAST, opened[3], plane, inside[stage], residual[stage], kept + k.leaving[stage]);
+            pass(arithmetic, e, stage, in, inside[stage], wide, residual[stage], opened, kept + k.leaving[stage],
+                 (uint8_t *)kept + k.places[stage]);
             in = kept + k.leaving[stage];
         }
         leave(residual[STAGES - 1], e->plane[STAGES], LEAVING[STAGES - 1], features + number * size);
@@ -266,16 +246,15 @@ static void return_from(enum arithmetic arithmetic, const float *features, Plane
 void ede_train_backward(const char *kept, long count, int height, int width, int channels, int arithmetic,
                         const float *const *parameters, const float *features, float *gradients) {
     Encoder *e = aligned_alloc(64, (sizeof(Encoder) + 63) / 64 * 64);
-    prepare(e, height, width, channels, arithmetic, parameters);
+    measure(e, height, width, channels);
     Kept k = kept_of(e->plane, arithmetic);
     Convolution *back = zeros(sizeof(Convolution) * CONVOLUTIONS);
     float *sums[CONVOLUTIONS], bias[CONVOLUTIONS][WIDEST];
     memset(bias, 0, sizeof bias);
     for (int number = 0; number < CONVOLUTIONS; number++) {
         const Convolution *c = &e->convolution[number];
-        int row = e->plane[number / 5 + (number % 5 != 0)].width + 2;
         sums[number] = zeros(sizeof(float) * 9 * c->entering * c->leaving);
-        if (number) turn(arithmetic, &back[number], c, parameters[2 * number], row);
+        if (number) turn(arithmetic, &back[number], c, parameters[2 * number], row_of(e, number));
     }
     size_t widest = bordered(e->plane[0]) * WIDEST * sizeof(float);
     float *spread = zeros(widest), *wide[STAGES], *residual[STAGES], *outer[STAGES], *inner[STAGES];
@@ -326,7 +305,7 @@ void ede_train_backward(const char *kept, long count, int height, int width, int
                 for (int tap = 0; tap < 9; tap++)
                     *gradients++ += sums[number][((long)tap * c->entering + channel) * c->leaving + n];
         for (int n = 0; n < c->leaving; n++) *gradients++ += bias[number][n];
-        free(sums[number]), free(back[number].weight), free(e->convolution[number].weight);
+        free(sums[number]), free(back[number].weight);
     }
     for (int stage = 0; stage < STAGES; stage++)
         free(residual[stage]), free(outer[stage]), free(inner[stage]), free(wide[stage]), free(inside[stage]);

@@ -18,7 +18,6 @@ from torch import Generator, Tensor
 from torch.autograd.function import once_differentiable
 
 from ede import native
-from ede.networks import Impala
 
 TOLERANCE = {"fp32": 1e-5, "bf16": 0.2}
 """Of the gradients' norm: how far a build may be from the plain encoder."""
@@ -38,14 +37,11 @@ def available(precision: str) -> bool:
     arithmetic = native.arithmetic_of(precision)
     if arithmetic not in WAYS or not native.available(precision):
         return False
-    generator = Generator().manual_seed(0)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.manual_seed(0)
-        encoder = Impala((18, 10, 3))
-        images = torch.randint(256, (3, 18, 10, 3), generator=generator, dtype=torch.uint8)
-        parameters = list(encoder.parameters())
+    encoder, images = native.example()
+    parameters = list(encoder.parameters())
+    with torch.enable_grad():
         expected, found = encoder(images), features(images, parameters, arithmetic)
-        toward = torch.randn(expected.shape, generator=generator)
+        toward = torch.randn(expected.shape, generator=Generator().manual_seed(0))
         both = [torch.autograd.grad(out, parameters, toward) for out in (expected, found)]
     one, other = (torch.cat([gradient.flatten() for gradient in gradients]) for gradients in both)
     return bool((one - other).norm() < TOLERANCE[precision] * one.norm())
@@ -75,8 +71,8 @@ class _Trained(torch.autograd.Function):
 
         def encode(first: int, last: int, _: int) -> None:
             code.ede_train_forward(
-                _at(obs[first]), ctypes.c_long(last - first), *map(ctypes.c_int, obs.shape[1:]), ctx.way,
-                weights.pointers, _at(ctx.kept_BK[first]), _at(encoded_Bd[first]),
+                native.at(obs[first]), ctypes.c_long(last - first), *map(ctypes.c_int, obs.shape[1:]), ctx.way,
+                weights.pointers, native.at(ctx.kept_BK[first]), native.at(encoded_Bd[first]),
             )  # fmt: skip
 
         native.share_out(len(obs), encode)
@@ -94,8 +90,8 @@ class _Trained(torch.autograd.Function):
 
         def learn(first: int, last: int, part: int) -> None:
             code.ede_train_backward(
-                _at(ctx.kept_BK[first]), ctypes.c_long(last - first), *map(ctypes.c_int, ctx.obs_shape[1:]),
-                ctx.way, weights.pointers, _at(closed_Bd[first]), _at(sums_TP[part]),
+                native.at(ctx.kept_BK[first]), ctypes.c_long(last - first), *map(ctypes.c_int, ctx.obs_shape[1:]),
+                ctx.way, weights.pointers, native.at(closed_Bd[first]), native.at(sums_TP[part]),
             )  # fmt: skip
 
         native.share_out(len(encoded_Bd), learn)
@@ -107,7 +103,3 @@ class _Trained(torch.autograd.Function):
             None,
             *(gradient.view_as(parameter) for gradient, parameter in zip(gradients, parameters, strict=True)),
         )
-
-
-def _at(tensor: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(tensor.data_ptr())

@@ -18,6 +18,7 @@ import numpy as np
 
 from ede.errors import EdeError
 from ede.statistics import Floats
+from ede.sweep.cells import MACHINE_SETTINGS
 
 RESULTS = "runs.json"
 """Marks a folder of condensed runs (``ede.results``)."""
@@ -142,7 +143,7 @@ class Collection:
     problems: tuple[str, ...]
 
 
-WHERE_IT_RAN = frozenset({"device", "threads", "cuda_graphs"})
+WHERE_IT_RAN = MACHINE_SETTINGS - {"precision"}
 """Settings that a cell can be repeated under; its precision is not one, as runs compare precisions."""
 
 

@@ -12,6 +12,10 @@ from ede.sweep.cells import Block, Sweep
 _PROCGEN = tuple(f"procgen/{game}" for game in GAMES)
 
 
+def _minigrid(*tasks: str) -> tuple[str, ...]:
+    return tuple(f"gym/MiniGrid-{task}-v0" for task in tasks)
+
+
 def _around_ede(**grid: tuple[float, ...]) -> Block:
     """One setting of EDE varied, all else as in the preset."""
     return Block(("bigfish-simple",), ("ede",), tuple(range(10)), grid=grid)
@@ -71,7 +75,7 @@ _ALL = (
         "explore: key, door and goal must be found in this order before there is any reward.",
         (
             Block(
-                tuple(f"gym/MiniGrid-{task}-v0" for task in ("MultiRoom-N2-S4", "DoorKey-5x5", "FourRooms")),
+                _minigrid("MultiRoom-N2-S4", "DoorKey-5x5", "FourRooms"),
                 ("ede", "qrdqn", "qrdqn_ucb", "qrdqn_tee", "dqn", "noisy_net", "ez_greedy"),
                 tuple(range(5)),
                 # Fewer episodes than the preset's: those of an agent that fails are long.
@@ -89,7 +93,7 @@ _ALL = (
         "EDE with other φ on two of these tasks, whose returns stay below 1; the preset's φ is in minigrid.",
         (
             Block(
-                tuple(f"gym/MiniGrid-{task}-v0" for task in ("MultiRoom-N2-S4", "DoorKey-5x5")),
+                _minigrid("MultiRoom-N2-S4", "DoorKey-5x5"),
                 ("ede",),
                 (0, 1, 2),
                 settings={"steps": 200_000, "eval_episodes": 32, "final_episodes": 256},
